@@ -128,20 +128,6 @@ def loop_kinds(sch: Schedule, block: BlockRV) -> str:
     return "".join(_LETTERS.get(kind, "O") for kind in kinds)
 
 
-def dominant_kind(sch: Schedule, block: BlockRV) -> str:
-    """Return the kind of loop that makes most of the iterations of a block: S, R or O.
-
-    Loops of one kind make as many iterations as the product of their extents; one that is not
-    constant counts as larger than all constants. Of equal kinds the first in the order S, R, O.
-    """
-    counts = {"S": 1.0, "R": 1.0, "O": 1.0}
-    loops = loops_above(sch.get_sref(block))
-    for kind, loop in zip(loop_kinds(sch, block), loops, strict=True):
-        extent = loop.loop.extent
-        counts[kind] *= extent.value if isinstance(extent, IntImm) else float("inf")
-    return max(counts, key=lambda kind: counts[kind])
-
-
 def blocks(sch: Schedule, func_name: str | None = None) -> list[BlockRV]:
     """Return handles of the blocks of a function that have no blocks in them, in program order.
 

@@ -87,6 +87,8 @@ class TuneContext(Task):
         self.constraint = None if constraint is None else Constraint(constraint)
         self.objective = Objective.of(objective)
         """The function of a trial that is minimised."""
+        self._points: tuple[Sequence[Schedule] | None, list[DesignSpace]] = None, []
+        """The design spaces whose points were found last, which takes replays, and these points."""
         self.initialize()
 
     def _check_input_data(self, input_data: InputData | None) -> dict[int, NDArray[Any]]:
@@ -115,6 +117,7 @@ class TuneContext(Task):
     def clone(self) -> Self:
         """Return a context with cloned parts and a forked random stream, initialised anew."""
         twin = copy.copy(self)
+        twin._points = None, []
         if self.space_generator is not None:
             twin.space_generator = self.space_generator.clone()
         if self.search_strategy is not None:
@@ -134,11 +137,17 @@ class TuneContext(Task):
         `seen` is called with the index of the space and the schedule of each. Raises TuningError if
         the constraint allows nothing.
         """
+        given, known = self._points
+        if seen is None and given is design_spaces:
+            return known
         program = self.program
         spaces = [DesignSpace.of(sch, k, program, seen) for k, sch in enumerate(design_spaces)]
         if self.space_generator is not None:
             spaces = [self.space_generator.part_of(space) for space in spaces]
-        return spaces if self.constraint is None else constrain_spaces(spaces, self.constraint)
+        if self.constraint is not None:
+            spaces = constrain_spaces(spaces, self.constraint)
+        self._points = design_spaces, spaces
+        return spaces
 
     def allows(self, sch: Schedule) -> bool:
         """Return True if a schedule may be tried, and be the winner."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import signal
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import wraps
-from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypedDict, TypeVar
 
 from search.builder import Builder
 from search.cost_model.cost_model import CostModel
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 
 C = TypeVar("C")
+F = TypeVar("F", bound=Callable[..., Any])
 
 OnInterrupt = Literal["raise", "return"]
 """After Ctrl-C a search keeps its measurements; then it raises KeyboardInterrupt or returns."""
@@ -214,3 +216,46 @@ def check_counts(counts: Iterable[tuple[str, object, int]]) -> None:
     for name, value, least in counts:
         if value is not None and (type(value) is not int or value < least):
             raise ArgumentError(f"{name} is an int of at least {least}, got {value!r}")
+
+
+class TuneOptions(TypedDict, total=False):
+    """The fields of `TuneConfig` that searches of several tasks accept by name."""
+
+    max_trials_per_task: int | None
+    num_trials_per_iter: int
+    max_seconds: float | None
+    num_confirmed: int
+    early_stopping: int | None
+    early_stopping_per_task: int | None
+    builder: str | type[Builder] | Builder
+    runner: str | type[Runner] | Runner
+    database: str | Database
+    cost_model: str | CostModel | None
+    measure_callbacks: str | Sequence[MeasureCallback]
+    task_scheduler: str | TaskScheduler
+    module_equality: str
+    verbose: int
+    on_interrupt: OnInterrupt
+
+
+_NAMED: Final = inspect.Parameter.KEYWORD_ONLY
+
+
+def listing_options(**defaults: object) -> Callable[[F], F]:
+    """Return a decorator that lists `TuneOptions` in the signature of a function with `**options`.
+
+    Defaults are those of `TuneConfig` unless `defaults` has others.
+    """
+    known = {name: one.default for name, one in TuneConfig.__dataclass_fields__.items()} | defaults
+
+    def decorate(function: F) -> F:
+        signature = inspect.signature(function)
+        *own, _ = signature.parameters.values()
+        listed = [
+            inspect.Parameter(name, _NAMED, default=known[name], annotation=kind.__forward_arg__)
+            for name, kind in TuneOptions.__annotations__.items()
+        ]
+        function.__signature__ = signature.replace(parameters=[*own, *listed])  # type: ignore[attr-defined]
+        return function
+
+    return decorate

@@ -7,7 +7,7 @@ import inspect
 import os
 import tempfile
 from collections.abc import Mapping, Sequence
-from typing import Never
+from typing import Never, Unpack
 
 from codegen import Target
 from schedule import Schedule
@@ -22,7 +22,7 @@ from search.kinds import suggestion
 from search.loop import tune_run
 from search.measure_callback import MeasureCallback
 from search.models.extract_tasks import tasks_of_functions
-from search.options import OnInterrupt, TuneConfig
+from search.options import OnInterrupt, TuneConfig, TuneOptions, listing_options
 from search.reports.report import TaskReport
 from search.run import PathLike, Run, open_database
 from search.runner import Runner
@@ -42,7 +42,6 @@ from search.space_generator.space_generator import (
     space_from_parts,
 )
 from search.task import functions_to_tune
-from search.task_scheduler import TaskScheduler
 from tensorir.errors import IRTypeError
 from tensorir.function import IRModule, PrimFunc
 from tensorir.nodes.stmt import Block
@@ -254,27 +253,13 @@ class TunedSchedule(Schedule):
         return tuned
 
 
+@listing_options()
 def tune_module(
     mod: IRModule | PrimFunc,
     target: str | Target,
     work_dir: PathLike,
     max_trials_global: int | None = None,
     *,
-    max_trials_per_task: int | None = None,
-    num_trials_per_iter: int = TuneConfig.num_trials_per_iter,
-    max_seconds: float | None = None,
-    num_confirmed: int = TuneConfig.num_confirmed,
-    early_stopping: int | None = None,
-    early_stopping_per_task: int | None = None,
-    builder: str | type[Builder] | Builder = TuneConfig.builder,
-    runner: str | type[Runner] | Runner = TuneConfig.runner,
-    database: str | Database = TuneConfig.database,
-    cost_model: str | CostModel | None = TuneConfig.cost_model,
-    measure_callbacks: str | Sequence[MeasureCallback] = TuneConfig.measure_callbacks,
-    task_scheduler: str | TaskScheduler = TuneConfig.task_scheduler,
-    module_equality: str = TuneConfig.module_equality,
-    verbose: int = TuneConfig.verbose,
-    on_interrupt: OnInterrupt = TuneConfig.on_interrupt,
     space: SpaceArg = "post-order-apply",
     strategy: str | SearchStrategy = TuneConfig.strategy,
     num_tuning_cores: int | str = "physical",
@@ -284,6 +269,7 @@ def tune_module(
     initial_schedules: Mapping[str, InitialSchedules] | None = None,
     constraint: Mapping[str, ConstraintFunction] | ConstraintFunction | None = None,
     objective: ObjectiveArg = "seconds",
+    **options: Unpack[TuneOptions],
 ) -> Database:
     """Tune the functions of a module with one budget; `apply_database` applies the results.
 
@@ -293,14 +279,16 @@ def tune_module(
     leaves a function out. `input_data`, `initial_schedules` and `constraint` are those of
     `tune_tir`, by function; a single constraint applies to all. The search ends after
     `max_trials_global` trials or after `max_seconds`, whichever is first. Raises TuningError for
-    unknown functions, and without a budget. For the rest see `tune_tir`.
+    unknown functions, and without a budget. The `options` are fields of `TuneConfig`; for the rest
+    see `tune_tir`.
     """
     functions = {"main": mod} if isinstance(mod, PrimFunc) else functions_to_tune(mod)
     overrides = TaskOverrides(input_data, initial_schedules, constraint, objective, special_space)
     apart = overrides.names_among(functions)
     if isinstance(mod, PrimFunc):
         mod = IRModule(functions)
-    found = tasks_of_functions(mod, target, module_equality, apart)
+    equality = options.get("module_equality", TuneConfig.module_equality)
+    found = tasks_of_functions(mod, target, equality, apart)
     found.sort(key=lambda task: task.task_name)
     tasks, weights = overrides.contexts(found, space, strategy, num_tuning_cores, seed)
     return tune_tasks(
@@ -308,46 +296,19 @@ def tune_module(
         task_weights=weights,
         work_dir=work_dir,
         max_trials_global=max_trials_global,
-        max_trials_per_task=max_trials_per_task,
-        num_trials_per_iter=num_trials_per_iter,
-        max_seconds=max_seconds,
-        num_confirmed=num_confirmed,
-        early_stopping=early_stopping,
-        early_stopping_per_task=early_stopping_per_task,
-        builder=builder,
-        runner=runner,
-        database=database,
-        cost_model=cost_model,
-        measure_callbacks=measure_callbacks,
-        task_scheduler=task_scheduler,
-        module_equality=module_equality,
-        verbose=verbose,
-        on_interrupt=on_interrupt,
+        **options,
     )
 
 
+@listing_options()
 def tune_tasks(
     *,
     tasks: Sequence[TuneContext],
     task_weights: Sequence[float],
     work_dir: PathLike,
     max_trials_global: int | None = None,
-    max_trials_per_task: int | None = None,
-    num_trials_per_iter: int = TuneConfig.num_trials_per_iter,
-    max_seconds: float | None = None,
-    num_confirmed: int = TuneConfig.num_confirmed,
-    early_stopping: int | None = None,
-    early_stopping_per_task: int | None = None,
     keep_going: bool = False,
-    builder: str | type[Builder] | Builder = TuneConfig.builder,
-    runner: str | type[Runner] | Runner = TuneConfig.runner,
-    database: str | Database = TuneConfig.database,
-    cost_model: str | CostModel | None = TuneConfig.cost_model,
-    measure_callbacks: str | Sequence[MeasureCallback] = TuneConfig.measure_callbacks,
-    task_scheduler: str | TaskScheduler = TuneConfig.task_scheduler,
-    module_equality: str = TuneConfig.module_equality,
-    verbose: int = TuneConfig.verbose,
-    on_interrupt: OnInterrupt = TuneConfig.on_interrupt,
+    **options: Unpack[TuneOptions],
 ) -> Database:
     """Tune several tasks with one budget of `max_trials_global` trials; return the database.
 
@@ -356,25 +317,7 @@ def tune_tasks(
     `tune_tir` resuming, errors and Ctrl-C. A task has its `input_data`, `initial_schedules` and
     `constraint` from `TuneContext`.
     """
-    config = TuneConfig(
-        max_trials_global=max_trials_global,
-        max_trials_per_task=max_trials_per_task,
-        num_trials_per_iter=num_trials_per_iter,
-        max_seconds=max_seconds,
-        num_confirmed=num_confirmed,
-        early_stopping=early_stopping,
-        early_stopping_per_task=early_stopping_per_task,
-        keep_going=keep_going,
-        builder=builder,
-        runner=runner,
-        database=database,
-        cost_model=cost_model,
-        measure_callbacks=measure_callbacks,
-        task_scheduler=task_scheduler,
-        module_equality=module_equality,
-        verbose=verbose,
-        on_interrupt=on_interrupt,
-    )
+    config = TuneConfig(max_trials_global, keep_going=keep_going, **options)
     with Run.open(tasks, task_weights, work_dir, config) as run:
         tune_run(run)
     return run.database

@@ -20,7 +20,6 @@ NUMBERS = (
 )  # fmt: skip
 FLOATS = (0.0, 1.0, 2.0, 0.5, -1.0, 1e-30, 1e12, 1e38, float("nan"), float("inf"))
 UNARY = ("Relu", "Sin", "Neg", "Identity", "Softmax", "Sigmoid")
-BINARY = ("Add", "Mul", "Max", "Sub", "Div", "MatMul", "Where")
 
 
 @dataclass
@@ -76,89 +75,69 @@ class _Writer:
         return names[0]
 
 
-def _sizes(w: _Writer) -> None:
-    """Integers of a shape, some of them combined."""
-    kind = w.rng.integers(4)
-    if kind == 0 or not w.integers:
-        w.integers.append(w.add("Shape", [w.one_of(w.floats)]))
-    elif kind == 1:
-        op_type = w.one_of(("Mul", "Add", "Sub", "Div", "Max", "Concat", "Mod", "Equal"))
-        other = w.one_of([*w.integers, w.weight(w.numbers(1))])
-        attributes = {"axis": 0} if op_type == "Concat" else {}
-        w.integers.append(w.add(op_type, [w.one_of(w.integers), other], **attributes))
-    elif kind == 2:
-        w.integers.append(w.add("Range", [w.scalar(), w.scalar(), w.scalar()]))
-    else:
-        op_type = w.one_of(("Gather", "ReduceProd", "Tile", "Expand"))
-        w.integers.append(w.add(op_type, [w.one_of(w.integers), w.shape()]))
+INPUTS: dict[str, Callable[[_Writer], str]] = {
+    "x": lambda w: w.one_of(w.floats),
+    "i": lambda w: w.one_of(w.integers) if w.integers else w.shape(),
+    "j": lambda w: w.one_of([*w.integers, w.weight(w.numbers(1))]),
+    "s": _Writer.shape,
+    "n": _Writer.scalar,
+    "1": lambda w: w.weight(w.numbers(1)),
+    "2": lambda w: w.weight(w.numbers(int(w.rng.integers(1, 3)))),
+    "6": lambda w: w.weight(w.numbers(2 * int(w.rng.integers(1, 4)))),
+    "c": lambda w: w.weight([w.one_of(FLOATS) for _ in range(w.rng.integers(0, 5))], np.float32),
+    "p": lambda w: w.add("Reshape", [w.one_of(w.floats), w.weight([1, 1, 2, -1])]),
+    "w": lambda w: w.weight(np.ones((1, 1, 2, 1)), np.float32),
+    "v": lambda w: w.weight([0, 1], np.float32),
+    "b": lambda w: w.weight(True, np.bool_),
+    "-": lambda w: "",
+}
+"""Inputs: tensors of the model, integers, shapes, scalars, weights, pictures."""
+INTEGERS: tuple[tuple[str, str, dict[str, int]], ...] = (
+    ("Shape", "x", {}),
+    ("Mul Add Sub Div Max Concat Mod Equal", "ij", {}),
+    ("Range", "nnn", {}),
+    ("Gather ReduceProd Tile Expand", "is", {}),
+)
+"""Operators that make integers, their inputs, and the lengths of their attributes; 0: a number."""
+TENSORS: tuple[tuple[str, str, dict[str, int]], ...] = (
+    ("Reshape Expand Tile", "xs", {}),
+    ("ConstantOfShape", "s", {}),
+    ("Pad", "x6", {}),
+    ("Slice", "x1111", {}),
+    ("Unsqueeze", "x2", {}),
+    ("Trilu", "xn", {}),
+    ("EyeLike", "x", {"k": 0}),
+    ("OneHot", "snv", {}),
+    ("Split", "x", {"num_outputs": 0}),
+    ("Split", "xs", {}),
+    ("SplitToSequence", "xn", {}),
+    ("SplitToSequence", "x", {}),
+    ("Resize", "p-c", {}),
+    ("Resize", "p--s", {}),
+    ("MaxPool AveragePool LpPool", "p", {"kernel_shape": 2, "strides": 2, "pads": 4}),
+    ("Conv ConvTranspose", "pw", {"strides": 2, "pads": 4, "dilations": 2}),
+    (" ".join(UNARY), "x", {}),
+    ("Add Mul Max Sub Div MatMul", "xx", {}),
+    ("Where", "bxx", {}),
+)
+"""Operators that make tensors, likewise."""
 
 
-def _shaped(w: _Writer) -> None:
-    """A tensor whose shape integers of the model say."""
-    x, op_type = w.one_of(w.floats), w.one_of(("Reshape", "Expand", "Tile", "ConstantOfShape"))
-    w.floats.append(w.add(op_type, [w.shape()] if op_type == "ConstantOfShape" else [x, w.shape()]))
-
-
-def _moved(w: _Writer) -> None:
-    """A tensor with other elements around it, or a part of it."""
-    x = w.one_of(w.floats)
-    kind = w.rng.integers(6)
-    if kind == 0:
-        w.floats.append(w.add("Pad", [x, w.weight(w.numbers(2 * int(w.rng.integers(1, 4))))]))
-    elif kind == 1:
-        w.floats.append(w.add("Slice", [x, *(w.weight(w.numbers(1)) for _ in range(4))]))
-    elif kind == 2:
-        w.floats.append(w.add("Unsqueeze", [x, w.weight(w.numbers(int(w.rng.integers(1, 3))))]))
-    elif kind == 3:
-        w.floats.append(w.add("Trilu", [x, w.scalar()]))
-    elif kind == 4:
-        w.floats.append(w.add("EyeLike", [x], k=w.numbers(1)[0]))
-    else:
-        w.floats.append(w.add("OneHot", [w.shape(), w.scalar(), w.weight([0, 1], np.float32)]))
-
-
-def _split(w: _Writer) -> None:
-    """Parts of a tensor."""
-    x, kind = w.one_of(w.floats), w.rng.integers(3)
-    if kind == 0:
-        w.floats.append(w.add("Split", [x], int(w.rng.integers(1, 4)), num_outputs=w.numbers(1)[0]))
-    elif kind == 1:
-        w.floats.append(w.add("Split", [x, w.shape()], int(w.rng.integers(1, 4))))
-    else:
-        parts = w.add("SplitToSequence", [x, w.scalar()] if w.rng.random() < 0.5 else [x])
-        w.floats.append(w.add("SequenceAt", [parts, w.scalar()]))
-
-
-def _windows(w: _Writer) -> None:
-    """A pooling or a convolution of a picture, or one of another size."""
-    x, kind = w.add("Reshape", [w.one_of(w.floats), w.weight([1, 1, 2, -1])]), w.rng.integers(4)
-    if kind == 0:
-        scales = [float(w.one_of(FLOATS)) for _ in range(int(w.rng.integers(0, 5)))]
-        w.floats.append(w.add("Resize", [x, "", w.weight(scales, np.float32)]))
-    elif kind == 1:
-        w.floats.append(w.add("Resize", [x, "", "", w.shape()]))
-    elif kind == 2:
-        w.floats.append(
-            w.add(
-                w.one_of(("MaxPool", "AveragePool", "LpPool")),
-                [x],
-                kernel_shape=w.numbers(2),
-                strides=w.numbers(2),
-                pads=w.numbers(4),
-            )
-        )
-    else:
-        weights = w.weight(np.ones((1, 1, 2, 1)), np.float32)
-        op_type = w.one_of(("Conv", "ConvTranspose"))
-        w.floats.append(
-            w.add(
-                op_type,
-                [x, weights],
-                strides=w.numbers(2),
-                pads=w.numbers(4),
-                dilations=w.numbers(2),
-            )
-        )
+def _layer(w: _Writer) -> None:
+    """An operator of the table."""
+    is_integer = w.rng.random() < 0.25
+    names, inputs, counts = w.one_of(INTEGERS if is_integer else TENSORS)
+    op_type = w.one_of(names.split())
+    attributes = {
+        name: w.numbers(count) if count else w.numbers(1)[0] for name, count in counts.items()
+    }
+    if op_type == "Concat":
+        attributes["axis"] = 0
+    outputs = int(w.rng.integers(1, 4)) if op_type == "Split" else 1
+    made = w.add(op_type, [INPUTS[kind](w) for kind in inputs], outputs, **attributes)
+    if op_type == "SplitToSequence":
+        made = w.add("SequenceAt", [made, w.scalar()])
+    (w.integers if is_integer else w.floats).append(made)
 
 
 def _chain(w: _Writer) -> None:
@@ -180,16 +159,6 @@ def _chain(w: _Writer) -> None:
         else:
             value = w.add(op_type, [w.add(w.one_of(UNARY), [value]), value])
     pool.append(value)
-
-
-def _layer(w: _Writer) -> None:
-    """An operator on tensors."""
-    if w.rng.random() < 0.5:
-        w.floats.append(w.add(w.one_of(UNARY), [w.one_of(w.floats)]))
-    else:
-        op_type = w.one_of(BINARY)
-        first = [w.weight(True, np.bool_)] if op_type == "Where" else []
-        w.floats.append(w.add(op_type, [*first, w.one_of(w.floats), w.one_of(w.floats)]))
 
 
 def _loops(w: _Writer) -> None:
@@ -234,9 +203,7 @@ def _functions(w: _Writer, opset: Any) -> list[Any]:
     return functions
 
 
-STEPS: tuple[Callable[[_Writer], None], ...] = (
-    _sizes, _sizes, _shaped, _moved, _split, _windows, _chain, _layer, _loops,
-)  # fmt: skip
+STEPS: tuple[Callable[[_Writer], None], ...] = (*[_layer] * 7, _chain, _loops)
 
 
 def growing_model(rng: np.random.Generator) -> Any:

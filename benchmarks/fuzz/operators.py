@@ -20,6 +20,7 @@ import codegen
 import search  # noqa: F401 (offers the default schedules)
 from benchmarks.forked_runs import Outcome
 from benchmarks.fuzz.campaign import Fuzzer, Note
+from benchmarks.fuzz.graph_writer import Functions, RandomGraph, Writer, random_arguments
 from benchmarks.fuzz.operator_steps import (
     LARGEST,
     LEAST_EXACT,
@@ -30,7 +31,6 @@ from benchmarks.fuzz.operator_steps import (
     Operands,
     Step,
     Value,
-    extent,
     most,
     random_motif,
     random_step,
@@ -38,14 +38,11 @@ from benchmarks.fuzz.operator_steps import (
 from codegen.history import can_be_scheduled, default_schedules
 from codegen.target import as_target
 from tensorir import verify_well_formed
-from tensorir.function import BaseFunc, IRModule
+from tensorir.function import IRModule
 from tensorir.interp.graphs import interpret_graph
-from tensorir.nodes.expr import GlobalVar, IntImm, PrimExpr, Var
+from tensorir.nodes.expr import IntImm, PrimExpr, Var
 from tensorir.relax import expr as g
-from tensorir.relax import op
-from tensorir.relax.callee import result_of
-from tensorir.relax.function import Function
-from tensorir.relax.struct_info import OBJECT, StructInfo, TensorStructInfo, TupleStructInfo
+from tensorir.relax.struct_info import TensorStructInfo, TupleStructInfo
 from tensorir.rewriting.visit import walk
 from tensorir.transform import LegalizeOps, default_pipeline
 
@@ -74,62 +71,50 @@ GIVEN: Final = Fact(2.0)
 PASSED: Final = Fact(8.0, 100 * ROUNDING)
 """The fact of each floating-point argument of other functions."""
 
+INTEGERS: Final = Fact(17.0)
+"""The fact of each other argument."""
+
+EXAMPLES: Final = (0, 1, 1, 2, 2, 3, 4)
+"""Values of other symbolic sizes."""
+
 
 @dataclass(frozen=True)
-class OperatorGraph:
-    """A module, what its results may differ by, and how to call it."""
+class OperatorGraph(RandomGraph):
+    """A random graph, and what its results may differ by."""
 
-    mod: IRModule
     facts: Facts
-    seed: int
 
     def inputs(self, seed: int) -> list[Any]:
         """Return arguments of `main`; numbers of examples are from 0 to 4, seldom 0."""
-        func = self.mod["main"]
-        assert isinstance(func, Function)
         rng = np.random.default_rng(seed)
         sizes: dict[Var, int] = {}
-        made = []
-        for param in func.params:
-            info = param.struct_info
-            assert isinstance(info, TensorStructInfo)
-            assert info.shape is not None
-            assert info.dtype is not None
-            shape = [_size(n, sizes, rng) for n in info.shape]
-            high = 2 if info.dtype == "bool" else 17
-            numbers: Any = rng.integers(0, high, shape)
-            if info.dtype.is_float:
-                numbers = numbers / 8 - 1  # from -1 to 1, so that sums of few are exact
-            made.append(np.asarray(numbers).astype(info.dtype.to_numpy()))
-        return made
-
-
-def _size(n: PrimExpr, sizes: dict[Var, int], rng: np.random.Generator) -> int:
-    if isinstance(n, IntImm):
-        return n.value
-    assert isinstance(n, Var)
-    drawn = rng.integers(3, LONGEST + 1) if n.name in LENGTHS else rng.choice([0, 1, 1, 2, 2, 3, 4])
-    return sizes.setdefault(n, int(drawn))
+        for n in dict.fromkeys(n for param in self.main.params for n in param.struct_info.shape):
+            if isinstance(n, Var):
+                few = rng.integers(3, LONGEST + 1) if n.name in LENGTHS else rng.choice(EXAMPLES)
+                sizes[n] = int(few)
+        made = random_arguments(self.main, rng, sizes, 17)
+        # from -1 to 1, so that sums of few are exact
+        return [(x / 8 - 1).astype(x.dtype) if x.dtype.kind == "f" else x for x in made]
 
 
 def operator_graph(seed: int, steps: int = 10) -> OperatorGraph:
     """Return a random module whose `main` has about `steps` calls of operators."""
     rng = random.Random(seed)
-    made = _Graphs(rng)
+    module = _Module(rng)
     if rng.random() < 0.4:
         for k in range(rng.randint(1, 2)):
-            made.add(f"part{k}", steps // 2 + 1, PASSED)
-    facts = made.add("main", steps, GIVEN)
-    return OperatorGraph(IRModule(made.functions), facts, seed)
+            module.write(f"part{k}", steps // 2 + 1, PASSED)
+    module.write("main", steps, GIVEN)
+    return OperatorGraph(IRModule(module.functions), seed, module.facts["main"])
 
 
-class _Graphs:
+class _Module(Functions):
     """The functions written so far, and the choices that they share."""
 
     def __init__(self, rng: random.Random) -> None:
-        self.rng = rng
-        self.functions: dict[str, BaseFunc] = {}
+        super().__init__(rng)
         self.facts: dict[str, Facts] = {}
+        """What is known of the result of each function."""
         kinds = KINDS[rng.choice([*KINDS, "images", "images"])]
         dtypes = ["float32"] * 6 + ["float64", "int32", "bool"]
         self.kinds = [
@@ -139,168 +124,130 @@ class _Graphs:
         self.symbolic = rng.random() < 0.6
         self.examples = rng.randint(1, 3)
 
-    def add(self, name: str, steps: int, given: Fact) -> Facts:
-        """Add a function and return what is known of its result."""
-        func, facts = _Maker(self).function(name, steps, given)
-        private = name != "main" and self.rng.random() < 0.6
-        self.functions[name] = func.without_attr("global_symbol") if private else func
-        self.facts[name] = facts
-        return facts
+    def write(self, name: str, steps: int, given: Fact) -> None:
+        """Add a function, and what is known of its result."""
+        maker = _Maker(self, given)
+        func = maker.function(name, steps)
+        self.add(name, func)
+        self.facts[name] = maker.facts_of(func.body.body)
 
 
-class _Maker:
-    """Makes one function."""
+class _Maker(Writer):
+    """Makes a function of calls of operators, and knows a fact of each value."""
 
-    def __init__(self, graphs: _Graphs) -> None:
-        self._graphs = graphs
-        self._rng = graphs.rng
-        self._values: list[Value] = []
-        self._bindings: list[g.Binding] = []
-        self._in_dataflow = False
-        self._count = 0
+    _module: _Module
+    dataflow = 0.75
+    local = 0.9
+    branches = 0.25
+    latest = 2
+
+    def __init__(self, module: _Module, given: Fact) -> None:
+        super().__init__(module)
+        self._given = given
+        self._facts: dict[g.GraphVar, Facts] = {}
+        self._used: set[g.GraphExpr] = set()
         self._planned: list[Step] = []
         self._done: list[tuple[g.GraphExpr, Fact]] = []
         """The calls of the current block."""
-        self._used: set[g.GraphExpr] = set()
-        self._number: PrimExpr = (
-            Var("n", "int64") if graphs.symbolic else IntImm("int64", graphs.examples)
-        )
 
-    def function(self, name: str, steps: int, given: Fact) -> tuple[Function, Facts]:
-        """Return a function of about `steps` calls."""
-        rng = self._rng
+    def _params(self) -> list[g.GraphVar]:
+        rng, module = self._rng, self._module
+        number = Var("n", "int64") if module.symbolic else IntImm("int64", module.examples)
         lengths = {name: Var(name, "int64") for name in LENGTHS}
-        infos = [
-            TensorStructInfo(
-                (self._number, *(lengths[n] if isinstance(n, str) else n for n in shape)), dtype
-            )
-            for shape, dtype in self._graphs.kinds
+        self._kinds = [
+            TensorStructInfo((number, *(lengths.get(n, n) for n in shape)), dtype)
+            for shape, dtype in module.kinds
         ]
-        infos = [rng.choice(infos) for _ in range(rng.randint(1, 3))]
+        infos = [rng.choice(self._kinds) for _ in range(rng.randint(1, 3))]
         infos.append(TensorStructInfo((), "bool"))
         params = [g.GraphVar(f"x{k}", info) for k, info in enumerate(infos)]
         for param, info in zip(params, infos, strict=True):
-            is_float = info.dtype is not None and info.dtype.is_float
-            self._values.append(Value(param, given if is_float else Fact(17.0)))
-        blocks = self._blocks(steps, depth=2)
-        result, facts = self._result()
-        body = g.SeqExpr.rebuilt(blocks, result)
-        return Function(params, body, attrs={"global_symbol": name}), facts
+            self._facts[param] = self._given if info.dtype.is_float else INTEGERS
+        return params
 
-    def _result(self) -> tuple[g.GraphExpr, Facts]:
+    def _result(self) -> g.GraphExpr:
         """Return what was computed last, or a tuple of what nothing else takes."""
-        last = self._values[-1]
+        tensors = [value.expr for value in self._tensors()]
         if self._rng.random() < 0.25:
-            return last.expr, last.fact
-        unused = [v for v in self._values if v.expr not in self._used][-6:]
-        others = [*unused, self._rng.choice(self._values)]
+            return tensors[-1]
+        unused = [v for v in tensors if v not in self._used][-6:]
+        others = [*unused, self._rng.choice(tensors)]
         self._rng.shuffle(others)
-        whole = g.Tuple([last.expr, g.Tuple(v.expr for v in others)])
-        return whole, (last.fact, tuple(v.fact for v in others))
+        return g.Tuple([tensors[-1], g.Tuple(others)])
 
-    # --------------------------------------------------------------------------------------- blocks
+    def _tensors(self) -> list[Value]:
+        facts = [(var, self._facts[var]) for var in self._values]
+        return [Value(var, fact) for var, fact in facts if isinstance(fact, Fact)]
 
-    def _blocks(self, steps: int, depth: int) -> list[g.BindingBlock]:
-        rng = self._rng
-        blocks = []
-        while steps > 0:
-            count = rng.randint(1, steps)
-            steps -= count
-            blocks.append(self._block(count, local=rng.random() < 0.75))
-            if depth and rng.random() < 0.25:
-                blocks += self._branch(depth)
-        return blocks
-
-    def _block(self, count: int, local: bool) -> g.BindingBlock:
-        """Return a block; in one of dataflow most variables are local, and then forgotten."""
-        self._bindings, self._in_dataflow, self._done = [], local, []
-        tries = 0
-        first = len(self._values)
-        while count and tries < 100:
-            tries += 1
-            count -= self._call() if self._rng.random() < 0.08 else self._step()
-        for value in self._values[first:]:
-            if value is self._values[-1] or value.expr not in self._used:
-                self._leave(value)
-        self._in_dataflow = False
-        self._values = [v for v in self._values if not isinstance(v.expr, g.DataflowVar)]
-        bindings = self._bindings
-        return g.DataflowBlock(bindings) if local else g.BindingBlock(bindings)
-
-    def _leave(self, value: Value) -> None:
-        """Give what a dataflow block computed last to what follows."""
-        if isinstance(value.expr, g.DataflowVar):
-            self._count += 1
-            var = g.GraphVar(f"out{self._count}", value.info)
-            self._append(var, value.expr)
-            self._values.append(Value(var, value.fact))
-
-    def _branch(self, depth: int) -> list[g.BindingBlock]:
-        conditions = [v for v in self._values if v.dtype == "bool" and not v.shape]
-        outside = list(self._values)
-        wanted = self._rng.choice(outside)
-        branches, fact = [], wanted.fact
-        for _ in range(2):
-            blocks = self._blocks(self._rng.randint(0, 3), depth - 1)
-            value = self._rng.choice([v for v in self._values if _same(v, wanted)][-2:])
-            added = self._with_last(value)
-            if added is not None:
-                value, block = added
-                blocks.append(block)
-            branches.append(g.SeqExpr.rebuilt(blocks, value.expr))
-            fact = fact.joined(value.fact)
-            self._values = list(outside)
-        self._bindings = []
-        condition = self._rng.choice(conditions).expr
-        self._bind(g.If(condition, branches[0], branches[1]), fact)
-        return [g.BindingBlock(self._bindings)]
-
-    def _with_last(self, value: Value) -> tuple[Value, g.BindingBlock] | None:
-        """Return a value plus the mean of what was computed last; None without such a number."""
-        last = self._values[-1]
-        if not value.dtype == last.dtype == "float32" or any(
-            n is None for n in map(extent, last.shape)
-        ):
-            return None
-        self._bindings = []
-        rounding = 1000 * ROUNDING * last.fact.bound
-        fact = Fact(
-            value.fact.bound + last.fact.bound, value.fact.error + last.fact.error + rounding
-        )
-        self._bind_parts(op.add(value.expr, op.mean(last.expr)), fact)
-        return self._values[-1], g.BindingBlock(self._bindings)
+    def facts_of(self, value: g.GraphExpr) -> Facts:
+        """Return what is known of the result of an expression that is no call of an operator."""
+        match value:
+            case g.Tuple():
+                return tuple(map(self.facts_of, value.elements))
+            case g.If():
+                first, second = value.true_branch.body, value.false_branch.body
+                return _joined(self.facts_of(first), self.facts_of(second))
+            case g.Constant():
+                return Fact(float(np.abs(value.data.astype(float)).max(initial=0)))
+            case g.GraphCall():
+                return self._module.facts[value.op.name]  # type: ignore[union-attr]
+        assert isinstance(value, g.GraphVar)
+        return self._facts[value]
 
     # ---------------------------------------------------------------------------------------- steps
 
-    def _step(self) -> bool:
-        """Bind the call of an operator; say whether there was one."""
-        rng = self._rng
+    def _step(self) -> None:
+        if self._module.graphs and self._rng.random() < 0.08:
+            self._graph_call()
+            return
+        for _ in range(20):
+            made = self._random_call()
+            if made is not None and _is_moderate(*made):
+                self._done.append(made)
+                self._bind(*made)
+                return
+
+    def _random_call(self) -> tuple[g.GraphExpr, Fact] | None:
+        rng, tensors = self._rng, self._tensors()
         if self._done and rng.random() < 0.05:
-            self._bind_parts(*rng.choice(self._done))
-            return True
-        x = self._values[-1]
+            return rng.choice(self._done)
+        x = tensors[-1]
         if not self._planned:
             if rng.random() < 0.4 or x.dtype == "bool" or not x.shape:
-                x = rng.choice(self._values)
+                x = rng.choice(tensors)
             self._planned = random_motif(rng) if rng.random() < 0.3 else [random_step(rng)]
-        made = self._planned.pop(0)(Operands(rng, self._values), x)
-        if made is None or not _is_moderate(*made):
-            return False
-        self._done.append(made)
-        self._bind_parts(*made)
-        return True
+        return self._planned.pop(0)(Operands(rng, tensors), x)
 
-    def _bind_parts(self, value: g.GraphExpr, fact: Fact) -> None:
+    def _end_block(self) -> None:
+        made = [b.var for b in self._bindings if isinstance(self._facts.get(b.var), Fact)]
+        for var in made:
+            if isinstance(var, g.DataflowVar) and (var is made[-1] or var not in self._used):
+                self._bind(var)
+        self._done.clear()
+
+    def _suits(self, var: g.GraphVar, wanted: TensorStructInfo, sizes: dict[Var, PrimExpr]) -> bool:
+        if not super()._suits(var, wanted, sizes):
+            return False
+        fact, limit = self._facts[var], PASSED if wanted.dtype.is_float else INTEGERS
+        assert isinstance(fact, Fact)
+        lengths = [most(m) for n, m in sizes.items() if n.name in LENGTHS]
+        is_known = all(length is not None and 3 <= length <= LONGEST for length in lengths)
+        return is_known and fact.bound <= limit.bound and fact.error <= limit.error
+
+    def _bind(self, value: g.GraphExpr, facts: Facts | None = None) -> g.GraphVar:
         """Bind an expression, what is in it first, and each part of a tuple."""
+        known = self.facts_of(value) if facts is None else facts
         value = self._flat(value)
+        self._used.update(node for node in walk(value) if isinstance(node, g.GraphVar))
+        var = super()._bind(value)
+        self._facts[var] = known
         info = value.struct_info
-        if not isinstance(info, TupleStructInfo):
-            self._bind(value, fact)
-            return
-        whole = self._variable(info)
-        self._append(whole, value)
-        for k in range(len(info)):
-            self._bind(g.TupleGetItem(whole, k), fact)
+        if isinstance(info, TupleStructInfo):
+            parts = (known,) * len(info) if isinstance(known, Fact) else known
+            self._facts[var] = parts
+            for k, part in enumerate(parts):
+                self._bind(g.TupleGetItem(var, k), part)
+        return var
 
     def _flat(self, value: g.GraphExpr) -> g.GraphExpr:
         """Return an expression whose calls are of variables and constants."""
@@ -318,93 +265,18 @@ class _Maker:
             return g.Tuple(self._named(part) for part in value.elements)
         if not isinstance(value, (g.GraphCall, g.TupleGetItem)):
             return value
-        flat = self._flat(value)
-        var = self._variable(value.struct_info)
-        self._append(var, flat)
+        var = super()._bind(self._flat(value))
+        self._values.remove(var)
         return var
 
-    def _call(self) -> bool:
-        """Bind the call of another function of the module; say whether there was one."""
-        names = [*self._graphs.functions]
-        if not names:
-            return False
-        name = self._rng.choice(names)
-        func = self._graphs.functions[name]
-        assert isinstance(func, Function)
-        args: list[g.GraphExpr] = []
-        for param in func.params:
-            fitting = [v for v in self._values if _fits(v, param.struct_info)]
-            if not fitting:
-                return False
-            args.append(self._rng.choice(fitting).expr)
-        if not _agree(func.params, args):
-            return False
-        known = result_of(
-            g.GraphCall(GlobalVar(name), args, struct_info=OBJECT), self._graphs.functions
-        )
-        call = g.GraphCall(GlobalVar(name), args, struct_info=known)
-        self._unpack(call, self._graphs.facts[name])
-        return True
 
-    def _unpack(self, value: g.GraphExpr, facts: Facts) -> None:
-        """Bind a value, and the parts of what is a tuple."""
-        if isinstance(facts, Fact):
-            self._bind(value, facts)
-            return
-        whole = self._variable(value.struct_info)
-        self._append(whole, value)
-        for k, part in enumerate(facts):
-            self._unpack(g.TupleGetItem(whole, k), part)
-
-    def _bind(self, value: g.GraphExpr, fact: Fact) -> None:
-        var = self._variable(value.struct_info)
-        self._append(var, value)
-        self._values.append(Value(var, fact))
-
-    def _append(self, var: g.GraphVar, value: g.GraphExpr) -> None:
-        self._bindings.append(g.VarBinding(var, value))
-        self._used.update(node for node in walk(value) if isinstance(node, g.GraphVar))
-
-    def _variable(self, info: StructInfo) -> g.GraphVar:
-        local = self._in_dataflow and self._rng.random() < 0.9
-        self._count += 1
-        return (g.DataflowVar if local else g.GraphVar)(f"v{self._count}", info)
-
-
-def _same(x: Value, y: Value) -> bool:
-    return x.dtype == y.dtype and str(x.shape) == str(y.shape)
-
-
-def _fits(value: Value, wanted: StructInfo) -> bool:
-    """Say whether a value may be passed to a parameter of another function."""
-    assert isinstance(wanted, TensorStructInfo)
-    assert wanted.shape is not None
-    if wanted.dtype != value.info.dtype or wanted.ndim != value.info.ndim:
-        return False
-    if value.is_float and (value.fact.bound > PASSED.bound or value.fact.error > PASSED.error):
-        return False
-    if not value.is_float and value.fact.bound > 17:
-        return False
-    pairs = zip(wanted.shape, value.shape, strict=True)
-    return all(isinstance(n, Var) or str(n) == str(m) for n, m in pairs)
-
-
-def _agree(params: Sequence[g.GraphVar], args: Sequence[g.GraphExpr]) -> bool:
-    """Say whether arguments agree on the symbolic sizes of parameters, and lengths are some."""
-    sizes: dict[PrimExpr, PrimExpr] = {}
-    for param, arg in zip(params, args, strict=True):
-        wanted, given = param.struct_info, arg.struct_info
-        assert isinstance(wanted, TensorStructInfo)
-        assert isinstance(given, TensorStructInfo)
-        for n, m in zip(wanted.shape or (), given.shape or (), strict=True):
-            if not isinstance(n, Var):
-                continue
-            if str(sizes.setdefault(n, m)) != str(m):
-                return False
-            length = most(m)
-            if n.name in LENGTHS and (length is None or not 3 <= length <= LONGEST):
-                return False
-    return True
+def _joined(first: Facts, second: Facts) -> Facts:
+    """Return what holds for either of two results."""
+    if isinstance(first, Fact):
+        assert isinstance(second, Fact)
+        return first.joined(second)
+    assert isinstance(second, tuple)
+    return tuple(_joined(a, b) for a, b in zip(first, second, strict=True))
 
 
 def _is_moderate(value: g.GraphExpr, fact: Fact) -> bool:

@@ -231,24 +231,19 @@ class MeasureErrorNo(IntEnum):
     UNKNOWN_ERROR = 8
 
     @staticmethod
-    def of_build(result: BuilderResult) -> MeasureErrorNo:
-        """Return the outcome of a build."""
-        if result.error_msg is None:
-            return MeasureErrorNo.NO_ERROR
-        return _OF_BUILD.get(result.ending, MeasureErrorNo.COMPILE_HOST)
-
-    @staticmethod
-    def of_run(result: RunnerResult) -> MeasureErrorNo:
-        """Return the outcome of a run; a run that was stopped early is a RUN_TIMEOUT."""
-        if result.stopped:
+    def of_trial(build: BuilderResult, run: RunnerResult) -> MeasureErrorNo:
+        """Return the outcome of a trial; a run that was stopped early is a RUN_TIMEOUT."""
+        if build.error_msg is not None:
+            return _OF_BUILD.get(build.ending, MeasureErrorNo.COMPILE_HOST)
+        if run.stopped:
             return MeasureErrorNo.RUN_TIMEOUT
-        if result.error_msg is None:
+        if run.error_msg is None:
             return MeasureErrorNo.NO_ERROR
-        if result.stage == "check":
+        if run.stage == "check":
             return MeasureErrorNo.WRONG_ANSWER
-        if result.stage == "build":
-            return _OF_BUILD.get(result.ending, MeasureErrorNo.COMPILE_HOST)
-        return _OF_RUN.get(result.ending, MeasureErrorNo.UNKNOWN_ERROR)
+        if run.stage == "build":
+            return _OF_BUILD.get(run.ending, MeasureErrorNo.COMPILE_HOST)
+        return _OF_RUN.get(run.ending, MeasureErrorNo.UNKNOWN_ERROR)
 
     def __str__(self) -> str:
         return f"{type(self).__name__}.{self.name}"

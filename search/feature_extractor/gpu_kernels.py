@@ -18,9 +18,10 @@ from numpy.typing import NDArray
 from codegen.lower.compact_buffers import Alignment, alignments_of
 from search.feature_extractor.stored_program import interval
 from search.space_generator.annotations import COOPERATIVE_FETCH
+from tensorir.errors import IRTypeError
 from tensorir.function import PrimFunc
 from tensorir.indices.accesses import Bindings, common_prefix, loads_in, placed_statements
-from tensorir.nodes import expr as e
+from tensorir.indices.index_values import index_values
 from tensorir.nodes.buffer import Buffer
 from tensorir.nodes.expr import IntImm, IterVar, PrimExpr, Var
 from tensorir.nodes.ops import is_const_int
@@ -236,30 +237,20 @@ def _fetch(around: Sequence[Stmt]) -> int:
     return length.value if isinstance(length, IntImm) else length or 0
 
 
-def _at(node: PrimExpr, loops: Mapping[Var, Ints], values: Mapping[Var, PrimExpr]) -> Ints:
-    """Return the values of an index for arrays of values of some loops; other variables are 0."""
-    if isinstance(node, IntImm):
-        return np.array([node.value])
-    if isinstance(node, Var):
-        value = values.get(node)
-        found = loops.get(node) if value is None else _at(value, loops, values)
-        return np.zeros(1, np.int64) if found is None else found
-    if isinstance(node, e.Cast):
-        return _at(node.value, loops, values)
-    operation = _OPERATIONS.get(type(node))
-    if operation is None or not isinstance(node, e.BinaryOp):
-        return np.zeros(1, np.int64)
-    a, b = _at(node.a, loops, values), _at(node.b, loops, values)
-    return np.asarray(operation(a, b)) if operation not in _DIVIDES or (b > 0).all() else a * 0
+def _at(index: PrimExpr, loops: Mapping[Var, Ints], values: Mapping[Var, PrimExpr]) -> Ints:
+    """Return the values of an index for arrays of values of some loops; other variables are 0.
+
+    An index that is loaded is 0, and so is a quotient by 0.
+    """
+    known = {
+        var: _at(values[var], loops, values) if var in values else loops.get(var, _ZERO)
+        for var in collect_vars(index)
+    }
+    try:
+        with np.errstate(divide="ignore"):
+            return np.atleast_1d(index_values(index, known))
+    except IRTypeError:
+        return _ZERO
 
 
-_OPERATIONS: Final[dict[type[PrimExpr], Any]] = {
-    e.Add: np.add,
-    e.Sub: np.subtract,
-    e.Mul: np.multiply,
-    e.FloorDiv: np.floor_divide,
-    e.FloorMod: np.mod,
-    e.Min: np.minimum,
-    e.Max: np.maximum,
-}
-_DIVIDES: Final = (np.floor_divide, np.mod)
+_ZERO: Final[Ints] = np.zeros(1, np.int64)

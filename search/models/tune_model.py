@@ -8,25 +8,22 @@ import math
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from dataclasses import replace
+from typing import Any, Final, Unpack
 
 from codegen import Target, why_not_here
 from codegen.history import is_small
 from search.arg_info import ArgInfo
-from search.builder import Builder
 from search.context import TuneContext
-from search.cost_model.cost_model import CostModel
 from search.database import Database
 from search.errors import ArgumentError, TuningError
 from search.history.default_schedules import default_traces
 from search.history.symbolic_sizes import Sizes
 from search.loop import tune_run
-from search.measure_callback import MeasureCallback
 from search.models.check_model import compare_call_with_kernels, refuse_wrong_schedules
 from search.models.extract_tasks import ExtractedTask, as_module, extract_tasks
-from search.options import OnInterrupt, TuneConfig, checked_on_interrupt
+from search.options import TuneConfig, TuneOptions, listing_options
 from search.run import PathLike, Run, open_database
-from search.runner import Runner
 from search.runner.arguments import InputData
 from search.runner.flops import estimate_tir_flops
 from search.runner.objective import ObjectiveArg
@@ -36,7 +33,6 @@ from search.search_strategy import SearchStrategy
 from search.search_strategy.initial_schedules import InitialSchedules
 from search.space_generator.restricted_space import ConstraintFunction
 from search.space_generator.space_generator import SpaceArg
-from search.task_scheduler import TaskScheduler
 from tensorir.function import BaseFunc, IRModule, PrimFunc
 
 logger = logging.getLogger("tensorir.search")
@@ -53,6 +49,7 @@ _MOST_OF_TIME: Final = 0.25
 """The maximum fraction of a bounded time for the check."""
 
 
+@listing_options(num_trials_per_iter=None)
 def tune_model(
     mod: IRModule | BaseFunc,
     target: str | Mapping[str, Any] | Target | None = None,
@@ -64,21 +61,6 @@ def tune_model(
     include_compatible: bool = False,
     sizes: Sizes | None = None,
     check: bool = True,
-    max_trials_per_task: int | None = None,
-    num_trials_per_iter: int | None = None,
-    max_seconds: float | None = None,
-    num_confirmed: int = TuneConfig.num_confirmed,
-    early_stopping: int | None = None,
-    early_stopping_per_task: int | None = None,
-    builder: str | type[Builder] | Builder = TuneConfig.builder,
-    runner: str | type[Runner] | Runner = TuneConfig.runner,
-    database: str | Database = TuneConfig.database,
-    cost_model: str | CostModel | None = TuneConfig.cost_model,
-    measure_callbacks: str | Sequence[MeasureCallback] = TuneConfig.measure_callbacks,
-    task_scheduler: str | TaskScheduler = TuneConfig.task_scheduler,
-    module_equality: str = TuneConfig.module_equality,
-    verbose: int = TuneConfig.verbose,
-    on_interrupt: OnInterrupt = TuneConfig.on_interrupt,
     space: SpaceArg = _USUAL_SPACE,
     strategy: str | SearchStrategy = TuneConfig.strategy,
     num_tuning_cores: int | str = "physical",
@@ -88,6 +70,7 @@ def tune_model(
     initial_schedules: Mapping[str, InitialSchedules] | None = None,
     constraint: Mapping[str, ConstraintFunction] | ConstraintFunction | None = None,
     objective: ObjectiveArg = "seconds",
+    **options: Unpack[TuneOptions],
 ) -> Database:
     """Search for schedules of all kernels of a model; return the database with the results.
 
@@ -114,25 +97,29 @@ def tune_model(
     a quarter of them, or with `check=False`.
 
     `work_dir` keeps everything; without it, only the returned database remains. An interrupted run
-    resumes when it is started again with the same arguments (see `tune_tir`, also for `seed`,
-    `on_interrupt` and the parts of the search); `max_seconds` is the limit of one call. Candidates
-    with a record in the database, of any model, are not measured again.
+    resumes when it is started again with the same arguments (see `tune_tir`, also for `seed`; the
+    `options` are fields of `TuneConfig`); `max_seconds` is the limit of one call. Candidates with a
+    record in the database, of any model, are not measured again.
 
     Raises TuningError for a missing budget, fewer trials than tasks, and a model without kernels to
     tune.
     """
     began = time.monotonic()
-    if max_trials_global is None and max_seconds is None:
+    if max_trials_global is None and options.get("max_seconds") is None:
         raise ArgumentError(
             "missing budget: pass max_trials_global (20 for each kernel, for example), "
             "max_seconds, or both"
         )
-    checked_on_interrupt(on_interrupt)
+    per_iter = options.get("num_trials_per_iter")
+    if per_iter is None:
+        options.pop("num_trials_per_iter", None)
+    config = TuneConfig(max_trials_global, keep_going=True, **options)
+    equality = config.module_equality
     mod = as_module(mod, params)
     found = extract_tasks(
         mod,
         target,
-        module_equality=module_equality,
+        module_equality=equality,
         include_compatible=include_compatible,
         sizes=sizes,
     )
@@ -146,29 +133,13 @@ def tune_model(
             "select kernels with op_names (--only of the command line)"
         )
     with contextlib.ExitStack() as stack:
+        database = config.database
         if work_dir is None:
             work_dir = stack.enter_context(tempfile.TemporaryDirectory(prefix="tune_model_"))
             database = "memory" if database == "json" else database
-        opened = open_database(database, work_dir, module_equality=module_equality)
-        config = TuneConfig(
-            max_trials_global=max_trials_global,
-            max_trials_per_task=max_trials_per_task,
-            num_trials_per_iter=num_trials_per_iter or _batch_size(max_trials_global, len(tasks)),
-            max_seconds=max_seconds,
-            num_confirmed=num_confirmed,
-            early_stopping=early_stopping,
-            early_stopping_per_task=early_stopping_per_task,
-            keep_going=True,
-            builder=builder,
-            runner=runner,
-            database=opened,
-            cost_model=cost_model,
-            measure_callbacks=measure_callbacks,
-            task_scheduler=task_scheduler,
-            module_equality=module_equality,
-            verbose=verbose,
-            on_interrupt=on_interrupt,
-        )
+        opened = open_database(database, work_dir, module_equality=equality)
+        per_iter = per_iter or _batch_size(max_trials_global, len(tasks))
+        config = replace(config, database=opened, num_trials_per_iter=per_iter)
         contexts, weights = overrides.contexts(tasks, space, strategy, num_tuning_cores, seed)
         if space == _USUAL_SPACE and constraint is None:
             _add_default_schedules(

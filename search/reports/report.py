@@ -182,46 +182,28 @@ class RunReport(Sequence[TaskReport]):
 
     def __init__(self, tasks: Sequence[TaskReport]) -> None:
         self.tasks = tuple(tasks)
-
-    @property
-    def unscheduled(self) -> float | None:
+        self.unscheduled = self._by_weight("unscheduled")
         """The time of all unscheduled programs."""
-        return _sum(one.unscheduled and one.unscheduled * one.weight for one in self)
-
-    @property
-    def first(self) -> float | None:
+        self.first = self._by_weight("first")
         """The time of all first schedules."""
-        return _sum(one.first and one.first * one.weight for one in self)
-
-    @property
-    def best(self) -> float | None:
+        self.best = self._by_weight("best")
         """The time of all best schedules."""
-        return _sum(one.best and one.best * one.weight for one in self)
-
-    @property
-    def trials(self) -> int:
-        """The number of trials."""
-        return sum(one.trials for one in self)
-
-    @property
-    def failed(self) -> int:
+        self.trials = sum(one.trials for one in self)
+        self.failed = sum(one.failed for one in self)
         """The number of failed trials."""
-        return sum(one.failed for one in self)
-
-    @property
-    def seconds(self) -> float | None:
+        self.seconds = _sum(one.seconds for one in self)
         """The wall time of all tasks in seconds."""
-        return _sum(one.seconds for one in self)
+        self.at_least = any(one.at_least for one in self)
+        """True if an unscheduled program was stopped."""
+
+    def _by_weight(self, name: str) -> float | None:
+        times = ((getattr(one, name), one.weight) for one in self)
+        return _sum(time and time * weight for time, weight in times)
 
     @property
     def gain(self) -> float | None:
         """The speed of the best relative to the unscheduled programs; a minimum if `at_least`."""
         return self.unscheduled / self.best if self.unscheduled and self.best else None
-
-    @property
-    def at_least(self) -> bool:
-        """True if an unscheduled program was stopped."""
-        return any(one.at_least for one in self)
 
     @property
     def state(self) -> str:

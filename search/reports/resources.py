@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Final
 
+import numpy as np
+
+from search.feature_extractor.nests import Drives, Nest, nests
+from search.feature_extractor.read_nests import read_nests
 from search.space_generator.annotations import PRAGMA_AUTO_UNROLL_MAX_STEP
-from tensorir.arith import Analyzer
-from tensorir.arith.region import estimate_region_upper_bound
 from tensorir.function import IRModule, PrimFunc
-from tensorir.indices.accesses import placed_statements
-from tensorir.nodes.buffer import Buffer, BufferRegion, Range
-from tensorir.nodes.expr import IntImm, IterVar, PrimExpr, Var
-from tensorir.nodes.ops import TRUE
-from tensorir.nodes.stmt import BlockRealize, For, ForKind, Stmt
-from tensorir.rewriting.visit import collect_vars, substitute, walk
+from tensorir.nodes.expr import IntImm
+from tensorir.nodes.stmt import For, ForKind
+from tensorir.rewriting.visit import statements
 
 
 @dataclass(frozen=True)
 class Resources:
-    """The resources of a program: each number is the maximum over the blocks.
+    """The resources of a program: each number is the maximum over the stores.
 
-    The fields of footprints describe the block with the most iterations. Each buffer counts once,
-    with the bounding box of its accesses in the first iteration of the outer loops.
+    The fields of footprints describe the reduction with the most iterations, or the store with the
+    most in a program without reductions. Each buffer counts once, with the bounding box of its
+    accesses in one iteration of the outer loops; a buffer that is filled anew in a loop counts as
+    it is in one iteration of that loop.
     """
 
     parallel_extent: int = 1
@@ -32,7 +32,7 @@ class Resources:
     vector_lanes: int = 1
     """Iterations of nested vectorized loops."""
     unrolled_extent: int = 1
-    """The copies of a block by unrolled loops or by an unroll limit."""
+    """The copies of a store by unrolled loops or by the largest unroll limit of the program."""
     tile_bytes: int = 0
     """The bytes accessed from the outermost loop of a reduction inward; without a reduction, by the
     innermost loop."""
@@ -47,125 +47,45 @@ RESOURCES: Final = tuple(Resources.__annotations__)
 def resources_of(program: IRModule | PrimFunc) -> Resources:
     """Return the resources of the tensor functions of a program.
 
-    Loops of symbolic length count as one iteration. Buffers with symbolic boxes count as a whole,
-    and buffers of symbolic shape count 0.
+    Loops of symbolic length and symbolic extents of buffers count as 1.
     """
-    funcs = (program,) if isinstance(program, PrimFunc) else program.prim_funcs().values()
-    nests = [nest for func in funcs for nest in _nests(func.body)]
-    if not nests:
+    mod = IRModule({"main": program}) if isinstance(program, PrimFunc) else program
+    shape, numbers = read_nests(mod)
+    found = [nest for nest in nests(shape, numbers[:, None]) if not nest.store.is_init]
+    if not found:
         return Resources()
-    largest = max(nests, key=lambda nest: nest.iterations)
+    loops = [n for f in mod.prim_funcs().values() for n in statements(f.body) if isinstance(n, For)]
+    given = (loop.annotations.get(PRAGMA_AUTO_UNROLL_MAX_STEP) for loop in loops)
+    limit = max((value.value for value in given if isinstance(value, IntImm)), default=0)
+    largest = max(found, key=lambda nest: (nest.store.updates, nest.extents.prod()))
+    reducing = [k for k in largest.loops if largest.drives[k] is not Drives.SPATIAL]
+    innermost = largest.loops[-1]
     return Resources(
-        max(nest.product(ForKind.PARALLEL) for nest in nests),
-        max(nest.product(ForKind.VECTORIZED) for nest in nests),
-        max(nest.copies for nest in nests),
-        largest.bytes_inside(largest.tile),
-        largest.bytes_inside(largest.inner_tile),
+        max(_iterations(nest, ForKind.PARALLEL) for nest in found),
+        max(_iterations(nest, ForKind.VECTORIZED) for nest in found),
+        max(_copies(nest, limit) for nest in found),
+        _bytes_inside(largest, min(reducing, default=innermost)),
+        _bytes_inside(largest, max(reducing, default=innermost) + 1),
     )
 
 
-@dataclass(frozen=True)
-class _Nest:
-    """A block without inner blocks, the loops around it, and its axes as expressions of them."""
-
-    loops: tuple[For, ...]
-    realize: BlockRealize
-    values: Mapping[Var, PrimExpr]
-
-    @property
-    def iterations(self) -> int:
-        return prod(map(_extent, self.loops))
-
-    def product(self, kind: ForKind) -> int:
-        return prod(_extent(loop) for loop in self.loops if loop.kind is kind)
-
-    @property
-    def copies(self) -> int:
-        """The copies by unrolled loops, or by the unroll limit for the inner loops."""
-        limit = max(map(_unroll_limit, self.loops), default=0)
-        allowed = 1
-        for loop in reversed(self.loops):
-            if loop.kind is ForKind.VECTORIZED:
-                continue
-            if allowed * _extent(loop) > limit:
-                break
-            allowed *= _extent(loop)
-        return max(self.product(ForKind.UNROLLED), allowed)
-
-    @property
-    def _reducing(self) -> list[int]:
-        """The indices of the loops of a reduction."""
-        block = self.realize.block
-        driving = {
-            var
-            for axis in block.iter_vars
-            if axis.iter_type == IterVar.COMM_REDUCE
-            for var in collect_vars(self.values[axis.var])
-        }
-        return [k for k, loop in enumerate(self.loops) if loop.loop_var in driving]
-
-    @property
-    def tile(self) -> int:
-        """The index of the outermost loop of the tile of results."""
-        return min(self._reducing, default=max(0, len(self.loops) - 1))
-
-    @property
-    def inner_tile(self) -> int:
-        return max(self._reducing, default=len(self.loops) - 1) + 1
-
-    def bytes_inside(self, place: int) -> int:
-        """Return the bytes that the loops from an index inward access."""
-        block = self.realize.block
-        first = {loop.loop_var: loop.min for loop in self.loops[:place]}
-        domain = {
-            loop.loop_var: Range.from_min_extent(loop.min, loop.extent)
-            for loop in self.loops[place:]
-        }
-        touched: dict[Buffer, int] = {}
-        for access in (*block.reads, *block.writes):
-            box = _box(substitute(substitute(access, self.values), first), domain)
-            touched[access.buffer] = max(touched.get(access.buffer, 0), box)
-        return sum(touched.values())
+def _iterations(nest: Nest, kind: ForKind) -> int:
+    return int(prod(nest.extents[k, 0] for k in nest.loops if nest.kinds[k] is kind))
 
 
-def _nests(body: Stmt) -> Iterator[_Nest]:
-    values: dict[Stmt | None, dict[Var, PrimExpr]] = {None: {}}
-    for node, around in placed_statements(body):
-        if isinstance(node, BlockRealize):
-            outer = next((part for part in reversed(around) if part in values), None)
-            bound = [substitute(value, values[outer]) for value in node.iter_values]
-            axes = (axis.var for axis in node.block.iter_vars)
-            values[node] = {**values[outer], **dict(zip(axes, bound, strict=True))}
-            if not any(isinstance(part, BlockRealize) for part in walk(node.block.body)):
-                loops = (part for part in around if isinstance(part, For))
-                yield _Nest((*loops, *_loops(node.block.body)), node, values[node])
+def _copies(nest: Nest, limit: int) -> int:
+    """Return the copies by unrolled loops, or by an unroll limit for the inner loops."""
+    inner = [nest.extents[k, 0] for k in nest.loops if nest.kinds[k] is not ForKind.VECTORIZED]
+    sizes = np.cumprod([1, *inner[::-1]])
+    return max(_iterations(nest, ForKind.UNROLLED), int(sizes[sizes <= max(1, limit)].max()))
 
 
-def _loops(body: Stmt) -> Iterator[For]:
-    """Yield the perfectly nested loops in a block."""
-    while isinstance(body, For):
-        yield body
-        body = body.body
-
-
-def _box(access: BufferRegion, domain: Mapping[Var, Range]) -> int:
-    """Return the bytes of the bounding box of a region over the iterations of loops."""
-    shape = [dim.value if isinstance(dim, IntImm) else 0 for dim in access.buffer.shape]
-    analyzer = Analyzer()
-    extents: Sequence[int] = shape
-    box = estimate_region_upper_bound(access.region, domain, TRUE, analyzer)
-    if all(dim.is_bounded for dim in box):
-        sizes = [analyzer.simplify(dim.max_value - dim.min_value + 1) for dim in box]
-        known = [int(size.value) for size in sizes if isinstance(size, IntImm)]
-        if len(known) == len(shape):
-            extents = [min(pair) for pair in zip(known, shape, strict=True)]
-    return prod(extents) * access.buffer.dtype.nbytes
-
-
-def _extent(loop: For) -> int:
-    return int(loop.extent.value) if isinstance(loop.extent, IntImm) else 1
-
-
-def _unroll_limit(loop: For) -> int:
-    limit = loop.annotations.get(PRAGMA_AUTO_UNROLL_MAX_STEP)
-    return int(limit.value) if isinstance(limit, IntImm) else 0
+def _bytes_inside(nest: Nest, place: int) -> int:
+    """Return the bytes that the loops from an index inward access."""
+    touched: dict[int, int] = {}
+    reach = nest.extents[place:] - 1
+    for k, buffer in enumerate(nest.buffers):
+        spans = 1 + (nest.steps[k][:, place:] * reach).sum(1)
+        elements = np.minimum(spans.astype(int), nest.shapes[k]).prod()
+        touched[buffer] = max(touched.get(buffer, 0), int(elements) * nest.item_bytes[k])
+    return sum(touched.values())

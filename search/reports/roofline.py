@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from math import inf, prod
+from math import inf, isnan, nan, prod
 from typing import Final, Literal
 
 from codegen import CodegenError, Target
@@ -151,44 +150,27 @@ def touched_bytes(func: PrimFunc) -> int | None:
     Each element counts once. An argument counts at most as many elements as it has accesses: a
     table counts the rows that are looked up.
     """
-    accesses = _Accesses(func)
-    accesses.count(func.body, 1)
-    total = 0
-    for buffer, times in accesses.times.items():
-        extents = [extent.value for extent in buffer.shape if isinstance(extent, IntImm)]
-        if len(extents) < len(buffer.shape) or times is None:
-            return None
-        total += int(min(times, prod(extents))) * -(-buffer.dtype.bits // 8)
-    return total
-
-
-class _Accesses:
-    """Counts the reads and writes of the arguments of a function."""
-
-    def __init__(self, func: PrimFunc) -> None:
-        self.times: dict[Buffer, float | None] = dict.fromkeys(func.buffer_map.values(), 0)
-        """The number for each argument, None if unknown."""
-        self._by_pointer = {buffer.data: buffer for buffer in self.times}
-
-    def count(self, node: Node, times: int | None) -> None:
-        """Add the accesses of a node that is executed `times` times."""
+    times: dict[Buffer, float] = dict.fromkeys(func.buffer_map.values(), 0.0)
+    by_pointer = {buffer.data: buffer for buffer in times}
+    pending: list[tuple[Node, float]] = [(func.body, 1.0)]
+    while pending:
+        node, executions = pending.pop()
         if isinstance(node, For):
-            extent = node.extent.value if isinstance(node.extent, IntImm) else None
-            times = None if times is None or extent is None else times * extent
-        for buffer, lanes in self._accessed_elements(node):
-            before = self.times[buffer]
-            if before is None or times is None:
-                self.times[buffer] = None
-            elif times:
-                self.times[buffer] = before + times * lanes
-        for part in children(node):
-            self.count(part, times)
-
-    def _accessed_elements(self, node: Node) -> Iterator[tuple[Buffer, float]]:
-        """Yield the arguments that a node itself accesses, and the numbers of elements."""
-        if isinstance(node, (BufferLoad, BufferStore)) and node.buffer in self.times:
-            yield node.buffer, prod(index.dtype.lanes for index in node.indices)
-        elif isinstance(node, MatchBufferRegion) and node.source.buffer in self.times:
-            yield node.source.buffer, inf
-        elif isinstance(node, Var) and node in self._by_pointer:
-            yield self._by_pointer[node], inf
+            executions *= node.extent.value if isinstance(node.extent, IntImm) else nan
+        accessed, lanes = None, inf
+        if isinstance(node, (BufferLoad, BufferStore)):
+            accessed, lanes = node.buffer, prod(index.dtype.lanes for index in node.indices)
+        elif isinstance(node, MatchBufferRegion):
+            accessed = node.source.buffer
+        elif isinstance(node, Var):
+            accessed = by_pointer.get(node)
+        if accessed in times and executions:
+            times[accessed] += executions * lanes
+        pending += [(part, executions) for part in children(node)]
+    total = 0
+    for buffer, count in times.items():
+        extents = [extent.value for extent in buffer.shape if isinstance(extent, IntImm)]
+        if len(extents) < len(buffer.shape) or isnan(count):
+            return None
+        total += int(min(count, prod(extents))) * -(-buffer.dtype.bits // 8)
+    return total

@@ -91,7 +91,7 @@ def times(
         slices = [first] if number == 0 and first >= _LONG else []
         runs, spent = 0, 0.0
         while True:
-            if _cannot_be_best(slices, best):
+            if bool(slices) and min(slices) > best * (1 + 1 / len(slices)):
                 return [_median(slices)] * config.repeat
             enough = runs >= config.number and spent >= wanted
             may_extend = len(slices) < _FEW or spent < _LONGEST * wanted
@@ -112,10 +112,6 @@ def times(
             slices.append(per_call)
         results.append(_median(slices))
     return results
-
-
-def _cannot_be_best(slices: Sequence[float], best: float) -> bool:
-    return bool(slices) and min(slices) > best * (1 + 1 / len(slices))
 
 
 def _noisy_rival(slices: Sequence[float], best: float) -> bool:

@@ -14,7 +14,6 @@ from typing import Final
 from tensorir.arith.linear import Key
 from tensorir.arith.terms import expr_key
 from tensorir.nodes import expr as e
-from tensorir.nodes.dtype import DataType
 from tensorir.nodes.expr import IntImm, PrimExpr, Var
 from tensorir.nodes.ops import add, cast, const, mul, sub
 from tensorir.rewriting.visit import walk
@@ -88,13 +87,10 @@ class Lanes:
         if isinstance(element, e.Not):
             return e.Not(self.vector(element.a))
         if isinstance(element, e.Cast):
-            return e.Cast(self._vector_dtype(element.dtype), self.vector(element.value))
+            return e.Cast(element.dtype.with_lanes(self.lanes), self.vector(element.value))
         assert isinstance(element, e.Select)
         parts = (element.condition, element.true_value, element.false_value)
         return e.Select(*map(self.vector, parts))
-
-    def _vector_dtype(self, dtype: DataType) -> DataType:
-        return dtype.with_lanes(self.lanes)
 
     def _varies(self, element: PrimExpr) -> bool:
         return any(p is self.lane or p in self.elements for p in walk(element) if type(p) is Var)

@@ -9,7 +9,6 @@ from schedule.cursors import cursor, find, find_all
 from schedule.queries import (
     blocks,
     contraction,
-    dominant_kind,
     is_elementwise,
     is_gemm,
     is_gemv,
@@ -127,7 +126,6 @@ def test_queries(sch: Schedule) -> None:
     assert [is_elementwise(sch, b) for b in (product, relu, vector)] == [False, True, False]
     assert [is_reduction(sch, b) for b in (product, relu, vector)] == [True, False, True]
     assert [loop_kinds(sch, b) for b in (product, relu, vector)] == ["SSSR", "SSS", "SR"]
-    assert [dominant_kind(sch, b) for b in (product, relu, vector)] == ["S", "S", "R"]
 
 
 def test_the_right_operand_has_the_last_axis_of_the_result() -> None:

@@ -23,7 +23,7 @@ from search.runner.time_call import EnergyMeter, energy_refusal, joules_per_call
 from search.runs.run_journal import plan_of
 from search.space_generator import ScheduleFn
 from search.space_generator.restricted_space import ConstrainedSpace, Constraint
-from tensorir import IRModule, T
+from tensorir import IRModule, IRTypeError, T
 from tests.search.compatible_programs import product
 from tests.search.made_up_runs import TARGET, UNSCHEDULED, ScriptFiles, TimesOfScripts
 from tests.search.programs import Matmul, adds_one, split_all, split_j
@@ -141,6 +141,14 @@ def test_every_entry_point_lists_its_options() -> None:
         assert listed["runner"].default == (None if function is ms.tune_tir else "local")
         if function is not ms.tune_tasks:
             assert {"input_data", "initial_schedules", "constraint", "seed"} <= set(listed)
+
+
+def test_an_unknown_option_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    place = tmp_path / "tuned"
+    for function in (ms.tune_module, ms.tune_model):
+        with pytest.raises(IRTypeError, match=r"no option 'verbos'; did you mean 'verbose'\?"):
+            function(Matmul, TARGET, work_dir=place, max_trials_global=1, verbos=0)
+    assert not place.exists()
 
 
 # ------------------------------------------------------------------------------ constraints

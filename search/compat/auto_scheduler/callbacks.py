@@ -67,13 +67,10 @@ class RecordToFile(MeasureCallback):
         spent = builder_result.seconds + runner_result.seconds
         costs = tuple(runner_result.run_secs or ())
         text, bound = builder_result.error_msg or runner_result.error_msg or "", None
-        if builder_result.error_msg is not None:
-            error_no = MeasureErrorNo.of_build(builder_result)
-        else:
-            error_no = MeasureErrorNo.of_run(runner_result)
-            if runner_result.stopped:
-                bound = costs[0]
-                text = f"ended early: its first call was longer than {bound:.3g} s"
+        if builder_result.error_msg is None and runner_result.stopped:
+            bound = costs[0]
+            text = f"ended early: its first call was longer than {bound:.3g} s"
+        error_no = MeasureErrorNo.of_trial(builder_result, runner_result)
         result = MeasureResult.now(costs, error_no, text, spent, bound)
         self._append(MeasureInput(_task(run, task_id), candidate.sch.trace), result)
 

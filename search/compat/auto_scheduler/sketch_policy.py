@@ -225,7 +225,7 @@ class Sketch:
             yield from self._lines(node.then_case, depth)
         elif isinstance(node, BlockRealize):
             block = node.block
-            if block.iter_vars or not _has_blocks(block):
+            if block.iter_vars or not isinstance(block.body, (For, SeqStmt, BlockRealize)):
                 yield f"{'  ' * depth}{_store_text(block)}"
             else:
                 yield from self._lines(block.body, depth)
@@ -265,10 +265,6 @@ def sketches(
 def _all_loops(sch: Schedule) -> list[For]:
     bodies = [func.body for func in sch.mod.prim_funcs().values()]
     return [node for body in bodies for node in walk(body) if isinstance(node, For)]
-
-
-def _has_blocks(block: Block) -> bool:
-    return isinstance(block.body, (For, SeqStmt, BlockRealize))
 
 
 def _store_text(block: Block) -> str:

@@ -88,11 +88,9 @@ class MeasureResult(NamedTuple):
         if isinstance(run, _Answer) and run.result is not None:
             return run.result
         spent = build.seconds + run.build_seconds + run.seconds
-        if build.error_msg is not None:
-            return MeasureResult.failed(MeasureErrorNo.of_build(build), build.error_msg, spent)
-        error_no = MeasureErrorNo.of_run(run)
-        if run.run_secs is None:
-            text = (run.error_msg or "")[:_MOST_ERROR_TEXT]
+        error_no = MeasureErrorNo.of_trial(build, run)
+        if build.error_msg is not None or run.run_secs is None:
+            text = build.error_msg or (run.error_msg or "")[:_MOST_ERROR_TEXT]
             return MeasureResult.failed(error_no, text, spent)
         if run.stopped:
             return MeasureResult.failed(error_no, SlowerThan(min(run.run_secs)), spent)

@@ -422,6 +422,13 @@ def test_errors_name_the_node(nodes: Sequence[Any], message: str) -> None:
         frontend.from_onnx(proto)
 
 
+def test_a_symbolic_axis_is_not_split_into_no_parts() -> None:
+    split = relu("x", "lengths", op="Split")
+    proto = model([split], {"x": ["n", 4]}, ["out"], {"lengths": np.zeros(0, "int64")})
+    with pytest.raises(IRValueError, match="1 outputs are used, but the operator has 0"):
+        frontend.from_onnx(proto)
+
+
 def test_models_that_are_none(tmp_path: Path) -> None:
     path = tmp_path / "model.onnx"
     with pytest.raises(IRValueError, match=r"the model file .* does not exist"):

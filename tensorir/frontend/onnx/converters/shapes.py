@@ -161,7 +161,7 @@ def parts_of(
     model checks the sum of symbolic lengths when it runs.
     """
     _check_lengths(node.extent(x, axis), lengths)
-    x = node.with_extent(x, axis, reduce(add, lengths))
+    x = node.with_extent(x, axis, reduce(add, lengths or [0]))
     if len(lengths) == 1:
         return [x]
     result: list[GraphExpr] = []

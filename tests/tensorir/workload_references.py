@@ -1,9 +1,4 @@
-"""Reference results of the workloads, written with NumPy on whole arrays.
-
-Each function accepts the inputs in the order of the workload's parameters, and the relevant options
-of its configuration by name. Sums are computed in float64, so the results serve as exact
-references.
-"""
+"""Results of the workloads, computed by NumPy on whole arrays, with sums in float64."""
 
 from __future__ import annotations
 
@@ -13,6 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from tensorir.workloads import get
 from tensorir.workloads.convolution import convolved
 
 Array: TypeAlias = NDArray[Any]
@@ -54,7 +50,7 @@ def convolution(
         outputs = np.split(weight[tap].astype("float64"), groups, axis=-1)
         products = [a @ b for a, b in zip(inputs, outputs, strict=True)]
         total = total + np.concatenate(products, axis=-1)
-    return np.asarray(total, x.dtype)
+    return np.asarray(total)
 
 
 def depthwise(
@@ -65,7 +61,7 @@ def depthwise(
     for (ky, kx), window in _inputs_by_tap(x, weight.shape[1], 2, stride, padding, dilation):
         product = window[..., :, None] * weight[:, ky, kx].T.astype("float64")
         total = total + product.reshape(*window.shape[:3], -1)
-    return np.asarray(total, x.dtype)
+    return np.asarray(total)
 
 
 def transposed_convolution(
@@ -90,7 +86,7 @@ def capsule_convolution(
     total: Any = 0
     for tap, window in _inputs_by_tap(x, weight.shape[0], 2, stride, padding, 1):
         total = total + np.einsum("nhwikc,kjco->nhwijo", window, weight[tap], optimize=True)
-    return np.asarray(total, x.dtype)
+    return np.asarray(total)
 
 
 def convolution_bn_relu(
@@ -101,23 +97,19 @@ def convolution_bn_relu(
     return np.asarray(np.maximum((product + bias) * scale + offset, 0), x.dtype)
 
 
-def matmul(x: Array, y: Array, **_: int) -> Array:
-    """Multiply stacks of matrices."""
-    return np.asarray(np.matmul(x, y, dtype="float64"), x.dtype)
+REFERENCES = {
+    **dict.fromkeys(["C1D", "C2D", "C3D", "GRP", "DIL"], convolution),
+    "DEP": depthwise,
+    "T2D": transposed_convolution,
+    "CAP": capsule_convolution,
+    "CBR": convolution_bn_relu,
+    "GMM": lambda x, y, **_: np.matmul(x, y, dtype="float64"),
+    "TBG": lambda q, v, **_: np.einsum("bihd,bjhd->bhij", q, v, dtype="float64"),
+    "NRM": lambda a, **_: np.sqrt((a.astype("float64") ** 2).sum((1, 2))),
+    "SFM": lambda a, **_: np.exp(a.astype("float64")) / np.exp(a).sum(1, keepdims=True),
+}
 
 
-def transpose_matmul(query: Array, value: Array, **_: int) -> Array:
-    """Multiply the heads of `query` with those of `value`, transposed."""
-    product = np.einsum("bihd,bjhd->bhij", query, value, dtype="float64", optimize=True)
-    return np.asarray(product, query.dtype)
-
-
-def norm(a: Array, **_: int) -> Array:
-    """Return the Frobenius norm of each matrix."""
-    return np.asarray(np.sqrt((a.astype("float64") ** 2).sum((1, 2))), a.dtype)
-
-
-def softmax(a: Array, **_: int) -> Array:
-    """Return the softmax of each row."""
-    shifted = np.exp(a.astype("float64") - a.max(1, keepdims=True))
-    return np.asarray(shifted / shifted.sum(1, keepdims=True), a.dtype)
+def expected(name: str, *inputs: Array, **changes: int) -> Array:
+    """Return the result of a workload, its first configuration with some parameters changed."""
+    return np.asarray(REFERENCES[name](*inputs, **get(name).parameters(**changes)), "float32")
