@@ -235,7 +235,7 @@ class _Queue:
     """
 
     def __init__(self, jobs: Mapping[_Key, _Job], choices: _Choices) -> None:
-        first = {job.structure: name for name, job in reversed(jobs.items()) if job.like is None}
+        first = {job.structure: name for name, job in reversed([*jobs.items()]) if job.like is None}
         ordered = sorted(jobs.items(), key=lambda item: first.get(item[1].structure) != item[0])
         self._todo = dict(ordered)
         self._choices = choices

@@ -40,7 +40,7 @@ def test_the_best_line_is_taken_apart(log):
     [
         ('[["TR", [3]]]', "the schedule as a trace; print_best prints it"),
         ('[["XX", 2]]', "an unknown step"),
-        ('[["SP", 2, 0, 64, [[4], 1e400], 1]]', "SP 2.0[1]=[4], SP 2.0[2]=Infinity"),
+        ('[["SP", 2, 0, 64, [[4], 1e400], 1]]', "SP 2.0=[[4], Infinity]"),
     ],
 )
 def test_malformed_steps_are_explained(tmp_path, steps, text):

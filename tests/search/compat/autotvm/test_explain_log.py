@@ -206,7 +206,7 @@ def test_the_parts_of_an_explanation(tmp_path):
     assert parts["Best of each task"][1][:3] == (task, "35", "1")
     assert parts["Best of each task"][1][5:] == (
         "22",
-        "tile_y[0]=64, tile_y[1]=1, tile_x[0]=2, tile_x[1]=8",
+        "tile_y=[64, 1], tile_x=[2, 8]",
     )
     assert parts[ENDED][1:] == [
         ("NO_ERROR", "34", "97%", "it was built and measured"),
