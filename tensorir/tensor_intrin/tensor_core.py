@@ -13,10 +13,12 @@ must come to the attribute.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cache, partial
 from typing import Any, Final, NamedTuple
 
 from tensorir.function import PrimFunc
+from tensorir.nodes.stmt import AttrStmt
+from tensorir.rewriting.visit import statements
 from tensorir.script import parse
 from tensorir.tensor_intrin import TensorIntrin
 
@@ -127,20 +129,29 @@ def _sync(dtype: str, sums: str, layout: str) -> TensorIntrin:
 
 _KINDS: Final = (("f16", "f32"), ("f16", "f16"), ("bf16", "f32"), ("s8", "s32"))
 """The dtypes of factors and of sums."""
-INSTRUCTIONS: Final[dict[str, int]] = {
-    name: count
+INSTRUCTIONS: Final[dict[str, Callable[[], TensorIntrin]]] = {
+    name: create
     for dtype, sums in _KINDS
-    for name, count in (
-        (f"wmma.load.a.row.{dtype}", 2),
-        (f"wmma.load.b.row.{dtype}", 2),
-        (f"wmma.load.b.col.{dtype}", 2),
-        (f"wmma.mma.row.row.{dtype}.{sums}", 3),
-        (f"wmma.mma.row.col.{dtype}.{sums}", 3),
-        (f"wmma.fill.{sums}", 1),
-        (f"wmma.store.d.row.{sums}", 2),
+    for name, create in (
+        (f"wmma.load.a.row.{dtype}", partial(_load, "a", "row", dtype, "shared")),
+        (f"wmma.load.b.row.{dtype}", partial(_load, "b", "row", dtype, "shared")),
+        (f"wmma.load.b.col.{dtype}", partial(_load, "b", "col", dtype, "shared")),
+        (f"wmma.mma.row.row.{dtype}.{sums}", partial(_sync, dtype, sums, "row")),
+        (f"wmma.mma.row.col.{dtype}.{sums}", partial(_sync, dtype, sums, "col")),
+        (f"wmma.fill.{sums}", partial(_fill, sums)),
+        (f"wmma.store.d.row.{sums}", partial(_store, sums, "shared")),
     )
 }
-"""The number of tiles of each instruction, by its name in `T.tensor_core`."""
+"""The function that creates an intrinsic, for each instruction by its name in `T.tensor_core`."""
+
+
+@cache
+def definition_of(instruction: str) -> AttrStmt:
+    """Return an instruction with its loops over tiles, which are buffers of 16 x 16 elements."""
+    found = statements(INSTRUCTIONS[instruction]().impl.body)
+    return next(node for node in found if isinstance(node, AttrStmt))
+
+
 _SIZE: Final = "16x16x16"
 _LAYOUTS: Final = (("", "row"), ("_trans", "col"))
 _SHARED: Final = (("shared", "shared"), ("shared_dyn", "shared.dyn"))

@@ -6,6 +6,7 @@ import math
 
 from codegen.errors import LoweringError
 from codegen.lower.check_supported import name_of
+from codegen.lower.gpu.tile_definitions import is_defined_by
 from codegen.lower.rewriters import analyzer_for, controls
 from codegen.lower.thread_axes import (
     LANES,
@@ -23,16 +24,16 @@ from tensorir.function import PrimFunc
 from tensorir.nodes import stmt as s
 from tensorir.nodes.expr import BufferLoad, Call, IntImm, PrimExpr, StringImm, Var
 from tensorir.rewriting.visit import children, walk
-from tensorir.tensor_intrin.tensor_core import INSTRUCTIONS
+from tensorir.tensor_intrin.tensor_core import INSTRUCTIONS, definition_of
 
 
 def check_tensor_cores(func: PrimFunc, target: str | Target | None = None) -> PrimFunc:
     """Return a lowered program; raise LoweringError if it cannot run on tensor cores.
 
     The target needs tensor cores for the dtypes, each warp needs all of its threads, and no
-    condition may divide it. A fragment is accessed by instructions only, has rows of whole tiles,
-    and is loaded and multiplied in the same layout. The message names the loop, the condition or
-    the fragment.
+    condition may divide it. Loops compute what their instruction does. A fragment is accessed by
+    instructions only, has rows of whole tiles, and is loaded and multiplied in the same layout. The
+    message names the loop, the condition or the fragment.
     """
     limits = as_target(target).gpu
     if limits is not None:
@@ -58,7 +59,8 @@ class _Check:
         """Check a statement and those inside of it."""
         instruction = tensor_core_of(node)
         if instruction is not None:
-            self._check(instruction)
+            assert isinstance(node, s.AttrStmt)
+            self._check(instruction, node)
             return
         outer = self._lanes, self._differing
         if isinstance(node, s.For) and axis_of(node) == LANES:
@@ -97,9 +99,9 @@ class _Check:
                     f"it is stored"
                 )
 
-    def _check(self, node: Call) -> None:
+    def _check(self, node: Call, around: s.AttrStmt) -> None:
+        self._check_call(node, around)
         name, *operands = node.args
-        self._check_call(node)
         assert isinstance(name, StringImm)
         parts = name.value.split(".")
         dtype = parts[-2] if parts[1] == "mma" else ""
@@ -131,16 +133,23 @@ class _Check:
             else:
                 self._check_alignment(first, row, parts)
 
-    def _check_call(self, node: Call) -> None:
-        name, *operands = node.args
-        count = INSTRUCTIONS.get(name.value) if isinstance(name, StringImm) else None
-        firsts = operands[::2]
+    def _check_call(self, node: Call, around: s.AttrStmt) -> None:
+        name = node.args[0].value if node.args and isinstance(node.args[0], StringImm) else ""
+        definition = definition_of(name) if name in INSTRUCTIONS else None
+        known = None if definition is None else tensor_core_of(definition)
+        firsts = node.args[1::2]
         are_tiles = all(isinstance(x, BufferLoad) and len(x.indices) == 1 for x in firsts)
-        if count is None or len(operands) != 2 * count or not are_tiles:
+        if known is None or len(node.args) != len(known.args) or not are_tiles:
             raise LoweringError(
                 f"{self._name} has an invalid instruction of tensor cores, `{node}`; it takes a "
                 f"name ({', '.join(INSTRUCTIONS)}), and for each tile, the written one first, "
                 f"its first element and the distance of its rows"
+            )
+        if definition is not None and not is_defined_by(around, definition):
+            raise LoweringError(
+                f"{self._name} runs {name} on tensor cores for loops that compute something "
+                f"else, or with other tiles than `{node}`; use sch.tensorize, or write the loops "
+                f"of its intrinsic: {definition.body}"
             )
 
     def _check_alignment(self, first: BufferLoad, row: PrimExpr, parts: list[str]) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 import pytest
 
@@ -231,20 +233,53 @@ def test_what_cannot_run_is_refused(target: str, options: dict[str, object], mes
         lowered(sch, codegen.Target(target))
 
 
-def test_an_invalid_instruction_is_refused() -> None:
-    func = parse("""
+@pytest.mark.parametrize(
+    "call", ['"wmma.fold.f32", A[0], 16', "", "1, A[0], 16", '"wmma.fill.f32"']
+)
+def test_an_invalid_instruction_is_refused(call: str) -> None:
+    func = parse(f"""
 @T.prim_func
 def main(A: T.Buffer((256,), "float32")):
     for t in T.thread_binding(32, thread="threadIdx.x"):
-        with T.attr(0, "tensor_core", T.tensor_core("wmma.fold.f32", A[0], 16)):
+        with T.attr(0, "tensor_core", T.tensor_core({call})):
             for i in range(256):
                 A[i] = T.float32(0)
 """)
     assert isinstance(func, PrimFunc)
-    with pytest.raises(
-        LoweringError, match=r"an invalid instruction of tensor cores, .*wmma\.fold"
-    ):
+    with pytest.raises(LoweringError, match=r"an invalid instruction of tensor cores, `T\.tensor"):
         codegen.lower(func, A100)
+
+
+@cache
+def script_of_a_product() -> str:
+    func = on_tensor_cores(matmul(32, "f16", "f32"), tiles=2).mod["main"]
+    codegen.lower(func, A100)
+    return func.script()
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ("C_1[i, j] = A_1[i, j]", "C_1[j, i] = A_1[i, j]"),
+        ("C_1[i, j] = T.float32(0.0)", "C_1[i, j] = T.float32(1.0)"),
+        ("A_1[i, k]) *", "A_1[k, i]) *"),
+        ("C_1[i, j] + T.Cast", "C_1[i, j] - T.Cast"),
+        ("j, k in T.grid(16, 16, 16)", "j, k in T.grid(16, 16, 8)"),
+        ("A_1[0, 0], A_1.strides[0])", "A_1[0, 0], 16)"),
+        ("B_1[0, 0], B_1.strides[0], A_1[0, 0]", "B_1[0, 0], B_1.strides[0], A_1[1, 0]"),
+        ("wmma.load.a.row.f16", "wmma.load.b.row.f16"),
+        ("wmma.mma.row.row.f16.f32", "wmma.mma.row.col.f16.f32"),
+    ],
+)
+def test_loops_that_are_not_those_of_the_instruction_are_refused(right: str, wrong: str) -> None:
+    text = script_of_a_product()
+    assert right in text
+    changed = parse(text.replace(right, wrong))
+    assert isinstance(changed, PrimFunc)
+    with pytest.raises(
+        LoweringError, match=r"runs wmma\.\S+ on tensor cores for loops that compute"
+    ):
+        codegen.lower(changed, A100)
 
 
 @pytest.mark.parametrize("kind", ["f16f16f32", "f16f16f16", "bf16bf16f32", "s8s8s32"])
