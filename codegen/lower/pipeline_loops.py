@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Final
 
 from codegen.errors import LoweringError
 from codegen.lower.check_supported import name_of
@@ -23,6 +23,8 @@ from tensorir.nodes.ops import TRUE, add, compare, const, floormod, max_, mul, s
 from tensorir.rewriting.element_rewriter import ElementRewriter
 from tensorir.rewriting.fresh_copy import FreshCopy
 
+_MOST: Final = 255
+"""The last stage and position, because each stage is a copy of the body before the loop."""
 _KEYS = (PIPELINE_STAGE, PIPELINE_ORDER, PIPELINE_ASYNC)
 
 
@@ -85,7 +87,7 @@ class _Pipelines(ScopedRewriter):
         versions = {b: self._versions(loop, b, steps) for b in buffers}
         gpu = as_target(None).gpu
         is_async = gpu is not None and gpu.copies_asynchronously
-        late = _numbers(loop, PIPELINE_ASYNC) if is_async else []
+        late = _numbers(loop, PIPELINE_ASYNC, self._function) if is_async else []
         copies = [x for x in steps if x.stage in late and _only_fills(x, own, steps)]
         return _Pipeline(self.analyzer, loop, steps, versions, copies).block()
 
@@ -97,13 +99,12 @@ class _Pipelines(ScopedRewriter):
                 f"{name} is annotated as a pipeline, whose iterations run one after the other, but "
                 f"it is {loop.kind.name.lower()}; make it serial, or unannotate it"
             )
-        stages, order = (_numbers(loop, key) for key in _KEYS[:2])
+        stages, order = (_numbers(loop, key, self._function) for key in _KEYS[:2])
         for key, numbers in ((PIPELINE_STAGE, stages), (PIPELINE_ORDER, order)):
-            if len(numbers) != len(body) or min(numbers) < 0:
+            if len(numbers) != len(body):
                 raise LoweringError(
                     f"{key} of {name} is {numbers}, but its body has {len(body)} statements; "
-                    f"annotate {PIPELINE_STAGE} and {PIPELINE_ORDER} with one number for each, 0 "
-                    f"or larger"
+                    f"annotate {PIPELINE_STAGE} and {PIPELINE_ORDER} with one number for each"
                 )
         if len(set(order)) < len(order):
             raise LoweringError(
@@ -150,10 +151,17 @@ def _opened(node: s.Stmt, is_body: bool = True) -> tuple[Sequence[s.Stmt], list[
     return [node], []
 
 
-def _numbers(loop: s.For, key: str) -> list[int]:
-    """Return the numbers of an annotation; none without it."""
+def _numbers(loop: s.For, key: str, function: str) -> list[int]:
+    """Return the numbers of an annotation; none without it. Raises LoweringError for others."""
     value: Any = loop.annotations.get(key, ())
-    return [int(n) for n in (value if isinstance(value, tuple) else (value,))]
+    found = value if isinstance(value, tuple) else (value,)
+    numbers = [n.value if isinstance(n, IntImm) else n for n in found]
+    if not all(isinstance(n, int) and 0 <= n <= _MOST for n in numbers):
+        raise LoweringError(
+            f"{key} of loop {loop.loop_var.name} of {function} is {value}; annotate it with one "
+            f"integer from 0 to {_MOST} for each statement"
+        )
+    return numbers
 
 
 def _only_fills(step: Step, own: set[Var], steps: Sequence[Step]) -> bool:
