@@ -251,7 +251,7 @@ def open_database(
     """
     if not isinstance(database, str):
         return Database.create(database)
-    where = {"work_dir": work_dir} if database in IN_FILES or "://" in database else {}
+    where = {"work_dir": _path(work_dir)} if database in IN_FILES or "://" in database else {}
     return Database.create(database, module_equality=module_equality, **where)
 
 
@@ -301,11 +301,15 @@ def _refuse_unmeasurable_targets(
             )
 
 
-def _writable(work_dir: PathLike) -> Path:
-    """Create a directory if need be; TuningError unless files can be written in it."""
+def _path(work_dir: PathLike) -> Path:
     if not isinstance(work_dir, (str, os.PathLike)):
         raise TuningError(f"work_dir is the path of a directory, got {work_dir!r}")
-    folder = Path(work_dir)
+    return Path(work_dir)
+
+
+def _writable(work_dir: PathLike) -> Path:
+    """Create a directory if need be; TuningError unless files can be written in it."""
+    folder = _path(work_dir)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder) as file:

@@ -127,5 +127,6 @@ def thread_count(num_threads: int | str) -> int:
     if isinstance(num_threads, int) and num_threads > 0:
         return num_threads
     raise TuningError(
-        f'num_threads is a positive count, "physical" or "logical", got {num_threads!r}'
+        f'num_threads (num_tuning_cores of tune_model) is a positive count, "physical" or '
+        f'"logical", got {num_threads!r}'
     )

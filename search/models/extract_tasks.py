@@ -85,6 +85,11 @@ def extract_tasks(
     numbers in `sizes`.
     """
     functions = as_looked_up(as_module(mod))
+    if not isinstance(sizes, Mapping | None):
+        raise TuningError(
+            f"sizes has numbers by the names of symbolic sizes, as in {{'n': [1, 16]}}, got "
+            f"{type(sizes).__name__}"
+        )
     if sizes:
         check_sizes(sizes, functions.prim_funcs())
     tasks = tasks_of_functions(functions, target, module_equality, sizes=sizes or {})
@@ -96,7 +101,15 @@ def as_module(mod: IRModule | BaseFunc, params: Mapping[str, Any] | None = None)
     if isinstance(mod, BaseFunc):
         mod = IRModule.from_expr(mod)
     if not isinstance(mod, IRModule):
-        raise TuningError(f"a model is an IRModule, got {type(mod).__name__}")
+        raise TuningError(
+            f"a model is an IRModule, got {type(mod).__name__}; import it, for example by "
+            "tensorir.frontend.from_onnx(path)"
+        )
+    if not isinstance(params, Mapping | None):
+        raise TuningError(
+            f"params has arrays by the names of parameters of main, as in {{'w': array}}, got "
+            f"{type(params).__name__}"
+        )
     named: dict[str | GraphVar, Any] = dict((params or {}).items())
     return transform.BindParams("main", named)(mod) if named else mod
 

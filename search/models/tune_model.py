@@ -194,8 +194,9 @@ def _worth_tuning(
     tasks: Sequence[ExtractedTask], op_names: Sequence[str] | None
 ) -> list[ExtractedTask]:
     """Return the tasks to tune, with the most expensive first; TuningError if there are none."""
-    if isinstance(op_names, str):
-        raise ArgumentError(f"op_names is a list of parts of names, got the string {op_names!r}")
+    is_list = isinstance(op_names, Sequence) and not isinstance(op_names, str)
+    if op_names is not None and not (is_list and all(isinstance(n, str) for n in op_names)):
+        raise ArgumentError(f"op_names is a list of parts of names, got {op_names!r}")
     chosen = [
         task
         for task in tasks

@@ -140,6 +140,12 @@ def test_seconds_bound_a_run(measured: dict[str, Any], tmp_path: Path) -> None:
             r"no kernel name contains one of \['conv'\]; the kernels are wide, narrow, small",
         ),
         ({"max_trials_global": 9, "op_names": "wide"}, "op_names is a list of parts of names"),
+        ({"max_trials_global": 9, "op_names": [3]}, r"op_names is a list of parts .* got \[3\]"),
+        ({"max_trials_global": 9, "op_names": 3}, "op_names is a list of parts of names, got 3"),
+        ({"max_trials_global": "9"}, "max_trials_global is an int of at least 0, got '9'"),
+        ({"max_trials_global": 9, "params": [1]}, "params has arrays by the names .* got list"),
+        ({"max_trials_global": 9, "sizes": 3}, "sizes has numbers by the names .* got int"),
+        ({"max_trials_global": 9, "work_dir": 3}, "work_dir is the path of a directory, got 3"),
         ({"max_trials_global": 9, "op_names": ["small"]}, "the model has no kernel to tune"),
     ],
 )
@@ -147,7 +153,7 @@ def test_what_cannot_work_is_refused_before_anything_runs(
     told: dict[str, Any], message: str, tmp_path: Path
 ) -> None:
     with pytest.raises(TuningError, match=message):
-        ms.tune_model(dense_model(), TARGET, tmp_path / "never", **told)
+        ms.tune_model(dense_model(), TARGET, **{"work_dir": tmp_path / "never", **told})
     assert not (tmp_path / "never").exists()
 
 
