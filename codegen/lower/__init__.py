@@ -115,9 +115,15 @@ def lower(
     be well-formed, with `verify` also after each pass; the default is True if the environment
     variable `TENSORIR_VERIFY` is 1 when this package is imported, as in the tests. The current
     `PassContext` runs the passes, and those in its option `ADD_LOWER_PASS`. Raises LoweringError
-    for a program that the target cannot run, IRValueError for an unknown pass, and WellFormedError
-    for an ill-formed program; for a wrong result of a pass, the error names the pass.
+    for a program that the target cannot run, IRTypeError if `func` is not a function, IRValueError
+    for an unknown pass, and WellFormedError for an ill-formed program; for a wrong result of a
+    pass, the error names the pass.
     """
+    if not isinstance(func, PrimFunc):
+        raise IRTypeError(
+            f"lower takes a PrimFunc, got {type(func).__name__}; pass one function of a module, as "
+            'in mod["main"]'
+        )
     context = PassContext.current()
     added = context.config.get(ADD_LOWER_PASS)
     target = as_target(target)

@@ -88,9 +88,11 @@ class TimeEvaluator:
     f_preproc: str | Callable[..., object] = ""
 
     def __post_init__(self) -> None:
-        if self.number < 1 or self.repeat < 1:
+        counts: tuple[object, ...] = (self.number, self.repeat)
+        if not all(isinstance(count, int) and count >= 1 for count in counts):
             raise CodegenError(
-                f"number and repeat are at least 1, got {self.number} and {self.repeat}"
+                f"number and repeat are integers of at least 1, got {self.number!r} and "
+                f"{self.repeat!r}"
             )
         if isinstance(self.f_preproc, str) and self.f_preproc not in ("", FLUSH_NON_FIRST):
             raise CodegenError(

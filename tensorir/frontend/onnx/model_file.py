@@ -152,7 +152,10 @@ def read_model(model: Any) -> Model:
             raise IRValueError(f"the model file {shown(str(path))} does not exist")
         return _check_model(Model(_parse(stored.message, path.name), path, places=stored.places))
     if not isinstance(model, onnx.ModelProto):
-        raise IRTypeError("from_onnx expects the path of a model file or an onnx.ModelProto, got ")
+        raise IRTypeError(
+            "from_onnx expects the path of a model file or an onnx.ModelProto, got "
+            f"{type(model).__name__}; read bytes by onnx.load_from_string"
+        )
     return _check_model(Model(model))
 
 

@@ -18,7 +18,7 @@ from benchmarks.fuzz.lowering_steps import (
 )
 from benchmarks.fuzz.programs import SIZES, program, program_names
 from benchmarks.fuzz.schedules import instances
-from tensorir import IRModule, PrimFunc, parse
+from tensorir import IRModule, IRTypeError, PrimFunc, parse
 from tensorir.nodes.ops import const
 from tensorir.nodes.stmt import BufferStore
 from tensorir.rewriting.visit import rewrite
@@ -93,6 +93,12 @@ def with_pass(monkeypatch: pytest.MonkeyPatch, place: int, step: object) -> None
 
 
 ARRAYS = [np.arange(4, dtype=np.int32), np.zeros(4, np.int32)]
+
+
+def test_only_functions_are_lowered() -> None:
+    for wrong in (IRModule({}), 3):
+        with pytest.raises(IRTypeError, match=r'lower takes a PrimFunc, got .*as in mod\["main"\]'):
+            codegen.lower(wrong)  # type: ignore[arg-type]
 
 
 def test_the_passes_that_change_something_are_told() -> None:

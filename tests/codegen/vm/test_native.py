@@ -203,6 +203,8 @@ def test_time_evaluator_times_machine_code() -> None:
     assert len(result.results) == 3
     assert result.mean > 0
     assert vm.time_evaluator("main", number=2)(X, Y).mean > 0
+    with pytest.raises(codegen.CodegenError, match="integers of at least 1, got '2' and 1"):
+        vm.time_evaluator("main", number="2")(X, Y)  # type: ignore[arg-type]
 
 
 def test_kernels_are_built_with_the_schedules_that_are_known() -> None:

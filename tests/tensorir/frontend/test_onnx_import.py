@@ -431,6 +431,8 @@ def test_a_symbolic_axis_is_not_split_into_no_parts() -> None:
 
 def test_models_that_are_none(tmp_path: Path) -> None:
     path = tmp_path / "model.onnx"
+    with pytest.raises(IRTypeError, match=r"got bytes; read bytes by onnx.load_from_string"):
+        frontend.from_onnx(b"model")
     with pytest.raises(IRValueError, match=r"the model file .* does not exist"):
         frontend.from_onnx(path)
     path.write_bytes(b"this is no model at all")
