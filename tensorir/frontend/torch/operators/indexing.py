@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any, Final
 
+from tensorir.arith import Analyzer
 from tensorir.errors import IRTypeError
 from tensorir.frontend.torch.dtypes import (
     as_tensor,
@@ -130,13 +131,20 @@ def index_put(
     **_: Any,
 ) -> Any:
     """Elements at indices replaced, or added to; see `index` for the indices."""
-    first = indices[0]
-    if first is not None and dtype_of(first) == "bool" and tensor_info(values).ndim == 0:
-        missing = tensor_info(self).ndim - tensor_info(first).ndim
-        mask = in_shape(first, [*(tensor_info(first).shape or ()), *[1] * missing])
-        return op.where(mask, self + values if accumulate else values, self)
+    first, *others = indices
+    if first is not None and dtype_of(first) == "bool" and all(i is None for i in others):
+        rest = (tensor_info(self).shape or ())[tensor_info(first).ndim :]
+        mask = in_shape(first, [*(tensor_info(first).shape or ()), *[1] * len(rest)])
+        if tensor_info(values).ndim <= len(rest):  # the same values for each position
+            return op.where(mask, self + values if accumulate else values, self)
+        own = (tensor_info(values).shape or ())[1:]
+        if not accumulate and all(map(Analyzer().can_prove_equal, own, rest)):
+            return masked_scatter(self, mask, values)
     if any(i is not None and dtype_of(i) == "bool" for i in indices):
-        raise IRTypeError("a bool index with a tensor of several values is not supported")
+        raise IRTypeError(
+            "a bool index of several axes, or with values that are stretched or accumulated, is "
+            "not supported"
+        )
     places = _Places(tensor_info(self).ndim, indices)
     updates = as_tensor(values, dtype_of(self))
     if places.order != sorted(places.order):
