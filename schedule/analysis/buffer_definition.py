@@ -74,20 +74,21 @@ def replace_buffer(
     """
     before = site.block
     after = rewriter(start or before)
+    params: dict[Var, Buffer] | None = None
+    if old not in before.alloc_buffers:
+        func = state.func_of(site)
+        params = {var: new if buffer is old else buffer for var, buffer in func.buffer_map.items()}
+        given = {*func.params, *(size for buffer in params.values() for size in buffer.layout)}
+        for size in old.layout:
+            needed = isinstance(size, Var) and size not in given and _needs(after, params, size)
+            check(not needed, LOST_EXTENT, site, buffer=old.name, size=size)
     moved = {a: rewriter.reuse.get(b, b) for a, b in (replaced or {}).items()}
     # The schedule does not have references to statements that `start` adds to the program yet.
     known = {a: b for a, b in rewriter.reuse.items() if a in state.stmt2ref}
     state.replace(site, after, {**known, **moved})
-    if old in before.alloc_buffers:
-        return
-    name = state.func_name_of(site)
-    func = state.func(name)
-    params = {var: new if buffer is old else buffer for var, buffer in func.buffer_map.items()}
-    given = {*func.params, *(size for buffer in params.values() for size in buffer.layout)}
-    for size in old.layout:
-        needed = isinstance(size, Var) and size not in given and _needs(after, params, size)
-        check(not needed, LOST_EXTENT, site, buffer=old.name, size=size)
-    state.replace_func(name, func.with_(buffer_map=params))
+    if params is not None:
+        name = state.func_name_of(site)
+        state.replace_func(name, state.func(name).with_(buffer_map=params))
 
 
 # -------------------------------------------------------------------------------------- new buffers

@@ -8,18 +8,9 @@ import pytest
 import codegen
 from schedule import Schedule
 from tensorir import parse
+from tests.matmul import matmul
 
-MATMUL = """\
-@T.prim_func
-def main(A: T.Buffer((32, 48)), B: T.Buffer((48, 40)), C: T.Buffer((32, 40))):
-    T.func_attr({"tir.noalias": True})
-    for i, j, k in T.grid(32, 40, 48):
-        with T.block("C"):
-            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
-            with T.init():
-                C[vi, vj] = 0.0
-            C[vi, vj] += A[vi, vk] * B[vk, vj]
-"""
+MATMUL = matmul(32, 40, 48, noalias=True)
 
 
 def as_written(sch):

@@ -15,20 +15,11 @@ from codegen.lower import LoweringError
 from codegen.lower.remarks import collect_remarks, done
 from schedule import Schedule
 from tensorir import parse, workloads
+from tests.matmul import matmul
 
 AVX512 = "llvm -mcpu=skylake-avx512 -num-cores=4"
 
-MATMUL = """\
-@T.prim_func
-def main(A: T.Buffer((128, 128)), B: T.Buffer((128, 128)), C: T.Buffer((128, 128))):
-    T.func_attr({"tir.noalias": True})
-    for i, j, k in T.grid(128, 128, 128):
-        with T.block("C"):
-            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
-            with T.init():
-                C[vi, vj] = 0.0
-            C[vi, vj] += A[vi, vk] * B[vk, vj]
-"""
+MATMUL = matmul(128, 128, 128, noalias=True)
 
 
 def tiled(rows: int, columns: int) -> Schedule:

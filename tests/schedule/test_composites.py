@@ -10,17 +10,9 @@ from schedule import Schedule, ScheduleError, Trace
 from schedule.composites import at_each, attempt, composite, first_of, repeat
 from schedule.handles import BlockRV, LoopRV
 from tensorir import assert_structural_equal, parse
+from tests.matmul import matmul
 
-MATMUL = parse("""
-@T.prim_func
-def main(A: T.Buffer((64, 64)), B: T.Buffer((64, 64)), C: T.Buffer((64, 64))):
-    for i, j, k in T.grid(64, 64, 64):
-        with T.block("C"):
-            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
-            with T.init():
-                C[vi, vj] = T.float32(0)
-            C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]
-""")
+MATMUL = parse(matmul(64, 64, 64))
 
 SCRIPT = """\
 from schedule import Schedule

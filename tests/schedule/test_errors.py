@@ -11,17 +11,9 @@ import schedule
 from schedule import Schedule, ScheduleError, Trace
 from schedule.errors import Problem
 from tensorir import parse
+from tests.matmul import matmul
 
-MATMUL = """\
-@T.prim_func
-def main(A: T.Buffer((16, 16)), B: T.Buffer((16, 16)), C: T.Buffer((16, 16))):
-    for i, j, k in T.grid(16, 16, 16):
-        with T.block("C"):
-            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
-            with T.init():
-                C[vi, vj] = 0.0
-            C[vi, vj] += A[vi, vk] * B[vk, vj]
-"""
+MATMUL = matmul(16, 16, 16)
 
 
 @pytest.fixture

@@ -1,4 +1,7 @@
-"""Reductions that may have no step: their init runs all the same, whatever primitives do."""
+"""Reductions that may have no step: their init runs all the same, whatever primitives do.
+
+What is refused is in `primitives/reductions_without_steps.txt`.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,6 @@ import pytest
 from schedule import Schedule
 from tensorir import parse, simplify
 from tensorir.interp import interpret
-from tests.schedule.transformation import refused
 
 SUM = """\
 @T.prim_func
@@ -131,51 +133,6 @@ def test_an_empty_sum_stays_what_its_init_says(name, call):
         c = np.full(4, np.nan, "float32")
         interpret(sch.mod["main"], a, c, n)
         np.testing.assert_allclose(c, expected, rtol=1e-5)
-
-
-@pytest.mark.parametrize("name", PROGRAMS)
-def test_a_loop_of_the_reduction_becomes_no_loop_of_the_instances(name):
-    if name == "triangle":
-        before = PROGRAMS[name].replace("range(i)", "range(n)")
-    else:
-        before = PROGRAMS[name]
-    words = "would not run"
-    refused(before, lambda sch: sch.fuse(*loops(sch)), "EmptyReductionError", words)
-
-
-@pytest.mark.parametrize("name", ["extent", "triangle", "predicate"])
-def test_a_copy_in_each_step_would_miss_the_init(name):
-    call = lambda sch: sch.write_at(loops(sch)[1], "B", 0, "local")  # noqa: E731
-    refused(PROGRAMS[name], call, "EmptyReductionError", "would not be copied")
-
-
-@pytest.mark.parametrize("name", ["extent", "triangle"])
-def test_a_consumer_does_not_move_below_a_loop_that_may_not_run(name):
-    call = lambda sch: sch.reverse_compute_at("C", loops(sch)[1])  # noqa: E731
-    refused(PROGRAMS[name], call, "LostIterationError", "which may have no iteration")
-
-
-def test_an_init_whose_step_may_be_left_out_is_not_split_off():
-    before = PROGRAMS["predicate"].replace("k < n", "n <= k")
-    call = lambda sch: sch.decompose_reduction("B", loops(sch)[1])  # noqa: E731
-    refused(before, call, "EmptyReductionError", "excludes only the first step, no init runs")
-
-
-def test_the_only_loop_of_a_reduction_does_not_end():
-    before = SUM.format(shape="(4, 1)", size="1", extent="1", predicate="k + 2 < i")
-    call = lambda sch: sch.fuse(sch.get_loops("B")[1], preserve_unit_iters=False)  # noqa: E731
-    refused(before, call, "EmptyReductionError", "may exclude every step")
-
-
-def test_reductions_that_surely_have_a_step_are_fused():
-    before = PROGRAMS["triangle"].replace("range(i)", "range(8)")
-    sch = Schedule(parse(before))
-    sch.fuse(*loops(sch))
-
-
-def test_padding_a_loop_that_another_one_follows_is_refused():
-    call = lambda sch: sch.pad_einsum("B", [3, 1])  # noqa: E731
-    refused(PROGRAMS["triangle"], call, "NonEinsumError", "which depends on an enlarged loop")
 
 
 def test_partial_results_without_a_step_are_the_identity():
@@ -310,46 +267,3 @@ def test_a_later_piece_of_the_steps_does_not_start_anew():
         sch.loop_partition(loops(sch)[1], [3, None])
 
     same_for(TRIANGLE, call, [0], lambda _: [(4, 6), (4,)])
-
-
-def test_loops_whose_later_iterations_have_no_step_are_not_fused_with_others():
-    before = TRIANGLE.replace("range(i * 2)", "range(3)")
-
-    def call(sch):
-        sch.split(loops(sch)[1], [5, None])
-        sch.fuse(*loops(sch)[:2])
-
-    refused(before, call, "EmptyReductionError", "would run again")
-
-
-def test_a_reduction_does_not_move_below_a_fused_loop_that_may_not_run():
-    def call(sch):
-        whole = sch.fuse(*loops(sch, "P"))
-        sch.reverse_compute_at("B", whole)
-
-    refused(PROGRAMS["extent"], call, "LostIterationError", "which may have no iteration")
-
-
-def test_tuples_without_an_init_are_not_padded():
-    before = """\
-@T.prim_func
-def main(A: T.Buffer((5, 12)), I: T.Buffer((5,), "int32"), V: T.Buffer((5,))):
-    for i, k in T.grid(5, 12):
-        with T.block("B"):
-            vi, vk = T.axis.remap("SR", [i, k])
-            v_i: T.int32 = T.Select(V[vi] >= A[vi, vk], I[vi], vk)
-            v_v: T.float32 = T.Select(V[vi] >= A[vi, vk], V[vi], A[vi, vk])
-            I[vi] = v_i
-            V[vi] = v_v
-"""
-    call = lambda sch: sch.pad_einsum("B", [1, 5])  # noqa: E731
-    refused(before, call, "RFactorNotApplicableError", "it has no init")
-
-
-def test_a_layout_keeps_the_extents_that_only_a_parameter_gives():
-    before = GUARDED.format(where="T.bool(True)", start="T.float32(0)")
-
-    def call(sch):
-        sch.transform_layout("B", ("read", 0), lambda i, k, r: (i, k // 4, k % 4, r), pad_value=0.0)
-
-    refused(before, call, "UndefinedExtentError", "the value of n")

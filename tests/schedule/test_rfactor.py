@@ -5,10 +5,11 @@ import json
 import numpy as np
 import pytest
 
-from schedule import Schedule, ScheduleError, Trace
+from schedule import Schedule, Trace
 from tensorir import assert_structural_equal, parse, te
 from tensorir.function import IRModule, PrimFunc
 from tensorir.interp import interpret, random_arguments
+from tests.schedule.cases import program as named_program
 
 ROW_SUM = """
 @T.prim_func
@@ -22,22 +23,7 @@ def main(A: T.Buffer((5, 12), "float32"), C: T.Buffer((5,), "float32")):
                 C[vi] = T.float32(0)
             C[vi] = C[vi] + A[vi, vk]
 """
-ARGMAX = """
-@T.prim_func
-def main(A: T.Buffer((5, 12), "float32"), I: T.Buffer((5,), "int32"), V: T.Buffer((5,), "float32")):
-    for i, k in T.grid(5, 12):
-        with T.block("argmax"):
-            vi, vk = T.axis.remap("SR", [i, k])
-            T.reads(A[vi, vk])
-            T.writes(I[vi], V[vi])
-            with T.init():
-                I[vi] = -1
-                V[vi] = T.min_value("float32")
-            v_i: T.int32 = T.Select(V[vi] >= A[vi, vk], I[vi], vk)
-            v_v: T.float32 = T.Select(V[vi] >= A[vi, vk], V[vi], A[vi, vk])
-            I[vi] = v_i
-            V[vi] = v_v
-"""
+ARGMAX = named_program("ARGMAX", "rfactor")
 
 
 def program(text: str) -> PrimFunc:
@@ -77,10 +63,6 @@ def test_any_part_and_any_axis(split: int, which: int, factor_axis: int) -> None
     assert any("sch.rfactor(loop=" in line for line in trace.as_python())
 
 
-def test_a_reduction_of_pairs() -> None:
-    assert_same_result(program(ARGMAX), factored(ARGMAX, 4, 1, 0))
-
-
 def test_blocks_of_several_factorings_have_names_of_their_own() -> None:
     sch = Schedule(program(ROW_SUM))
     block = sch.get_block("C")
@@ -90,42 +72,6 @@ def test_blocks_of_several_factorings_have_names_of_their_own() -> None:
         names.append(sch.get(sch.rfactor(lane, 1)).name_hint)
     assert names == ["C_rf", "C_rf_1"]
     assert_same_result(program(ROW_SUM), sch)
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (lambda s, b, i, k: s.rfactor(i, 0), "a data-parallel axis is bound to it"),
-        (lambda s, b, i, k: s.rfactor(k, 2), "factor_axis 2 is not in"),
-        (lambda s, b, i, k: s.rfactor(k, -3), "factor_axis -3 is not in"),
-        (lambda s, b, i, k: (s.unroll(k), s.rfactor(k, 0)), "only a serial loop can be factored"),
-        (
-            lambda s, b, i, k: (s.decompose_reduction(b, k), s.rfactor(k, 0)),
-            "reduction block",
-        ),
-    ],
-)
-def test_refused(change, message) -> None:
-    sch = Schedule(program(ROW_SUM))
-    block = sch.get_block("C")
-    i, k = sch.get_loops(block)
-    with pytest.raises(ScheduleError) as caught:
-        change(sch, block, i, k)
-    assert message in str(caught.value)
-    assert "C_rf" not in sch.mod.script()
-
-
-def test_a_loop_that_no_axis_uses_has_no_steps_to_share() -> None:
-    sch = Schedule(program(ROW_SUM.replace("i, k in T.grid(5, 12)", "r, i, k in T.grid(2, 5, 12)")))
-    with pytest.raises(ScheduleError, match="no reduction axis is bound to it"):
-        sch.rfactor(sch.get_loops("C")[0], 0)
-
-
-def test_an_unknown_combiner_is_refused() -> None:
-    text = ROW_SUM.replace("C[vi] + A[vi, vk]", "C[vi] - A[vi, vk]")
-    sch = Schedule(program(text))
-    with pytest.raises(ScheduleError, match="no known reducer"):
-        sch.rfactor(sch.get_loops(sch.get_block("C"))[1], 0)
 
 
 UNIT = ROW_SUM.replace("(5, 12)", "(1, 1)").replace("(5,)", "(1,)")
@@ -299,22 +245,3 @@ def test_steps_that_a_predicate_leaves_out(limit, depth) -> None:
     sch = Schedule(program(text))
     sch.rfactor(sch.get_loops("C")[depth], 0)
     assert_same_result(program(text), sch)
-
-
-def test_a_predicate_that_leaves_out_the_first_step_is_refused() -> None:
-    sch = Schedule(program(WHERE.format("2 < k_0 * 10 + k_1 and k_0 * 10 + k_1 < 128")))
-    with pytest.raises(ScheduleError, match="may skip the first step of a partial result"):
-        sch.rfactor(sch.get_loops("C")[1], 0)
-
-
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ("I[vi] = v_i", "I[4 - vi] = v_i"),
-        ("I[vi] = -1", "I[4 - vi] = -1"),
-    ],
-)
-def test_pairs_that_are_stored_at_different_places_are_refused(old, new) -> None:
-    sch = Schedule(program(ARGMAX.replace(old, new)))
-    with pytest.raises(ScheduleError, match="init and body store at different indices"):
-        sch.rfactor(sch.get_loops("argmax")[1], 0)

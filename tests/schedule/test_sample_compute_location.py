@@ -10,44 +10,7 @@ import pytest
 from schedule import LoopRV, Schedule, Trace
 from tensorir import parse
 from tests.schedule.programs import NARROW_STAGES as STAGES
-from tests.schedule.transformation import apply, refused
-
-INLINED = """\
-@T.prim_func
-def main(A: T.Buffer((8, 4)), C: T.Buffer((8, 4))):
-    for i, j in T.grid(8, 4):
-        with T.block("C"):
-            vi, vj = T.axis.remap("SS", [i, j])
-            C[vi, vj] = A[vi, vj] * T.float32(2) + T.float32(1)
-"""
-
-AT_I = """\
-@T.prim_func
-def main(A: T.Buffer((8, 4)), C: T.Buffer((8, 4))):
-    B = T.alloc_buffer((8, 4))
-    for i in range(8):
-        for ax0 in range(4):
-            with T.block("B"):
-                vi, vj = T.axis.remap("SS", [i, ax0])
-                B[vi, vj] = A[vi, vj] * T.float32(2)
-        for j in range(4):
-            with T.block("C"):
-                vi, vj = T.axis.remap("SS", [i, j])
-                C[vi, vj] = B[vi, vj] + T.float32(1)
-"""
-
-AT_J = """\
-@T.prim_func
-def main(A: T.Buffer((8, 4)), C: T.Buffer((8, 4))):
-    B = T.alloc_buffer((8, 4))
-    for i, j in T.grid(8, 4):
-        with T.block("B"):
-            vi, vj = T.axis.remap("SS", [i, j])
-            B[vi, vj] = A[vi, vj] * T.float32(2)
-        with T.block("C"):
-            vi, vj = T.axis.remap("SS", [i, j])
-            C[vi, vj] = B[vi, vj] + T.float32(1)
-"""
+from tests.schedule.transformation import apply
 
 UNIT_LOOP = STAGES.replace(
     """    for i, j in T.grid(8, 4):
@@ -156,11 +119,6 @@ def decision_used(text, block, decision):
     return used
 
 
-@pytest.mark.parametrize(("decision", "after"), [(-2, INLINED), (-1, STAGES), (0, AT_I), (1, AT_J)])
-def test_locations(decision, after):
-    apply(STAGES, locate("B", decision), after)
-
-
 @pytest.mark.parametrize(("decision", "mark"), [(-2, LoopRV.inline_rv()), (-1, LoopRV.root_rv())])
 def test_marks(decision, mark):
     sch = Schedule(parse(STAGES))
@@ -255,12 +213,3 @@ def test_a_place_that_is_asked_for_is_that_of_the_domain(program):
             if keeps:
                 places.append(sampling.domain.repair(decision))
         assert len(set(places)) == 1
-
-
-def test_the_root_block_has_no_location():
-    refused(
-        STAGES,
-        lambda sch: sch.sample_compute_location(sch.get_block("root")),
-        "RootBlockError",
-        marked=["block root"],
-    )

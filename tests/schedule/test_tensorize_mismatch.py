@@ -10,6 +10,7 @@ from schedule import Schedule, ScheduleError
 from tensorir import parse
 from tensorir.interp import interpret, random_arguments
 from tensorir.tensor_intrin import TensorIntrin
+from tests.schedule.cases import program
 from tests.schedule.transformation import apply, parsed, refused
 
 HEADER = """\
@@ -329,19 +330,7 @@ def test_a_loop_that_was_given_is_named():
 
 # ------------------------------------------------------------------------------------ layout in memory
 
-TRANSPOSED = """\
-@T.prim_func
-def main(
-    A: T.Buffer((8,), "uint8"), B: T.Buffer((16, 8), "int8"), C: T.Buffer((16,), "int32")
-):
-    for k_0, j, k_1 in T.grid(2, 16, 4):
-        with T.block("C"):
-            vj = T.axis.spatial(16, j)
-            vk = T.axis.reduce(8, k_0 * 4 + k_1)
-            with T.init():
-                C[vj] = 0
-            C[vj] = C[vj] + T.Cast("int32", A[vk]) * T.Cast("int32", B[vj, vk])
-"""
+TRANSPOSED = program("TRANSPOSED", "tensorize")
 
 
 def dot_products(name):
@@ -351,15 +340,6 @@ def dot_products(name):
     return call
 
 
-@pytest.mark.parametrize("name", ["dot_16x4_vnni", "dot_16x4_avx512"])
-def test_rows_that_are_not_adjacent(name):
-    words = (
-        "the implementation needs B in another layout, with stride 4 and not 8; "
-        "transform the layout, or use a cache_read in a layout that fits"
-    )
-    refused(TRANSPOSED, dot_products(name), "TensorIntrinMismatchError", words, ["loop j"])
-
-
 def test_an_implementation_that_takes_any_strides():
     sch = apply(TRANSPOSED, dot_products("dot_16x4_portable"))
     given = random_arguments(parsed(TRANSPOSED))
@@ -367,15 +347,6 @@ def test_an_implementation_that_takes_any_strides():
     interpret(parsed(TRANSPOSED), *expected)
     codegen.build(sch.mod, "host")["main"](*given)
     np.testing.assert_array_equal(given[2], expected[2])
-
-
-def test_the_layout_is_transformed_first():
-    def call(sch):
-        sch.cache_read("C", 1, "global")
-        sch.transform_layout("C", ("read", 1), lambda n, k: (k // 4, n, k % 4))
-        dot_products("dot_16x4_vnni")(sch)
-
-    apply(TRANSPOSED, call)
 
 
 # --------------------------------------------------------------------------------- before any matching
@@ -388,22 +359,3 @@ def test_a_name_of_no_intrinsic():
     error = refused(NESTED, call, "ArgumentError", "names no tensor intrinsic 'product_5'", [])
     assert isinstance(error, ValueError)
     assert "dot_16x4_vnni" in str(error)
-
-
-def test_a_loop_that_cannot_be_a_block():
-    triangle = """\
-@T.prim_func
-def main(X: T.Buffer((4, 4)), Z: T.Buffer((4, 4))):
-    for i in range(4):
-        for j in range(i + 1):
-            with T.block("Z"):
-                vi = T.axis.spatial(4, i)
-                vj = T.axis.spatial(4, j)
-                Z[vi, vj] = X[vi, vj]
-"""
-
-    def call(sch):
-        sch.tensorize(sch.get_loops(sch.get_block("Z"))[1], "product_4")
-
-    words = "the range of j depends on an outer loop"
-    refused(triangle, call, "SubspaceNotDivisibleError", words, ["block Z"])

@@ -85,6 +85,16 @@ def test_axis_separators_make_a_second_instruction():
     assert sch.get(sch.get_block("B")).writes[0].buffer.axis_separators == (2,)
 
 
+def test_a_layout_that_only_divides_the_buffer_keeps_its_views():
+    def call(sch):
+        sch.transform_layout("C", "B", lambda i, j, k: (i, IndexMap.AXIS_SEPARATOR, j, k))
+
+    views = program("VIEWS", "set_axis_separator")
+    sch = apply(views, call)
+    divided = apply(views, lambda s: s.set_axis_separator("C", "B", [1]))
+    assert_structural_equal(sch.mod, divided.mod)
+
+
 # ------------------------------------------------------------------------------------------ padding
 
 

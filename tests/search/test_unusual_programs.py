@@ -17,17 +17,9 @@ from tensorir.function import PrimFunc
 from tensorir.interp import interpret, random_arguments
 from tensorir.nodes.stmt import For, ForKind
 from tensorir.rewriting.visit import walk
+from tests.matmul import matmul
 
-MATMUL = """
-@T.prim_func
-def main(A: T.Buffer((8, 8)), B: T.Buffer((8, 8)), C: T.Buffer((8, 8))):
-    for i, j, k in T.grid(8, 8, 8):
-        with T.block("C"):
-            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
-            with T.init():
-                C[vi, vj] = T.float32(0)
-            C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]
-"""
+MATMUL = matmul(8, 8, 8)
 ELEMENTWISE = """
 @T.prim_func
 def main(A: T.Buffer((8, 8)), B: T.Buffer((8, 8))):

@@ -14,6 +14,7 @@ from tensorir import IRTypeError, IRValueError, parse
 from tensorir.function import PrimFunc
 from tensorir.interp import InterpreterError, interpret, random_arguments
 from tensorir.interp.graphs import interpret_graph
+from tests.matmul import matmul
 
 # -------- Bits and lanes in the interpreter: reinterpreted values, machine instructions, long ramps
 
@@ -246,17 +247,7 @@ def main(B: T.Buffer((2,), "int32"), n: T.int32):
 
 # ------------------- The interpreter takes vectors, so that lowered programs can be checked as well
 
-MATMUL = """
-@T.prim_func
-def main(A: T.Buffer((6, 8), "float32"), B: T.Buffer((8, 20), "float32"), C: T.Buffer((6, 20), "float32")):
-    T.func_attr({"tir.noalias": True})
-    for i, j, k in T.grid(6, 20, 8):
-        with T.block("C"):
-            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
-            with T.init():
-                C[vi, vj] = T.float32(0)
-            C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]
-"""
+MATMUL = matmul(6, 20, 8, noalias=True)
 
 
 def run(body: str, dtype: str = "float32", numpy_dtype: type = np.float32) -> np.ndarray:

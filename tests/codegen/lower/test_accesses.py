@@ -19,6 +19,7 @@ from tensorir.function import IRModule, PrimFunc
 from tensorir.interp import interpret
 from tensorir.nodes import stmt as s
 from tensorir.rewriting.visit import walk
+from tests.matmul import matmul
 
 # -------- Vector accesses whose lanes lie apart become contiguous ones and shuffles, or scalar ones
 
@@ -176,21 +177,7 @@ def test_others_are_left_to_llvm(name: str) -> None:
 
 def product() -> IRModule:
     """Return a product whose innermost loop, over rows, does not change 32 vectors of B."""
-    sch = Schedule(
-        parse(
-            """
-@T.prim_func
-def main(A: T.Buffer((32, 64)), B: T.Buffer((64, 64)), C: T.Buffer((32, 64))):
-    T.func_attr({"tir.noalias": True})
-    for i, j, k in T.grid(32, 64, 64):
-        with T.block("C"):
-            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
-            with T.init():
-                C[vi, vj] = T.float32(0)
-            C[vi, vj] += A[vi, vk] * B[vk, vj]
-"""
-        )
-    )
+    sch = Schedule(parse(matmul(32, 64, 64, noalias=True)))
     block = sch.get_block("C")
     i, j, k = sch.get_loops(block)
     i0, i1, i2 = sch.split(i, [None, 8, 2])

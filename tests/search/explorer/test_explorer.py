@@ -13,19 +13,10 @@ from search.explorer import Explorer
 from search.explorer.accesses import block_accesses
 from tensorir import assert_structural_equal, parse
 from tensorir.function import IRModule, PrimFunc
+from tests.matmul import matmul
 
 TARGET = "llvm -mcpu=znver3 -num-cores=1"
-MATMUL = parse("""
-@T.prim_func
-def main(A: T.Buffer((32, 64)), B: T.Buffer((64, 128)), C: T.Buffer((32, 128))):
-    T.func_attr({"tir.noalias": True})
-    for i, j, k in T.grid(32, 128, 64):
-        with T.block("C"):
-            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
-            with T.init():
-                C[vi, vj] = T.float32(0)
-            C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]
-""")
+MATMUL = parse(matmul(32, 128, 64, noalias=True))
 
 
 def tiled(mod: PrimFunc = MATMUL) -> Schedule:

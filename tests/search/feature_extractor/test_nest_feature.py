@@ -13,17 +13,9 @@ from search.feature_extractor.machine import Machine
 from search.runner.measure_candidate import MeasureCandidate
 from tensorir import parse
 from tensorir.function import IRModule, PrimFunc
+from tests.matmul import matmul
 
-MATMUL = """
-@T.prim_func
-def main(A: T.Buffer((64, 64), "float32"), B: T.Buffer((64, 64), "float32"), C: T.Buffer((64, 64), "float32")):
-    for i, j, k in T.grid(64, 64, 64):
-        with T.block("C"):
-            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
-            with T.init():
-                C[vi, vj] = T.float32(0)
-            C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]
-"""
+MATMUL = matmul(64, 64, 64)
 AVX2 = "llvm -mcpu=znver3 -num-cores=4"
 
 

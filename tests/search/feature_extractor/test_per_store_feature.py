@@ -7,17 +7,9 @@ from schedule import Schedule
 from search.feature_extractor import PerStoreFeature
 from tensorir import parse
 from tensorir.function import IRModule, PrimFunc
+from tests.matmul import matmul
 
-MATMUL = """
-@T.prim_func
-def main(A: T.Buffer((512, 512), "float32"), B: T.Buffer((512, 512), "float32"), C: T.Buffer((512, 512), "float32")):
-    for i, j, k in T.grid(512, 512, 512):
-        with T.block("C"):
-            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
-            with T.init():
-                C[vi, vj] = T.float32(0)
-            C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]
-"""
+MATMUL = matmul(512, 512, 512)
 
 
 def schedule(text: str) -> Schedule:

@@ -24,6 +24,7 @@ from tensorir import parse, workloads
 from tensorir.function import IRModule
 from tensorir.interp import interpret, random_arguments
 from tensorir.nodes.stmt import ForKind
+from tests.matmul import matmul
 from tests.search.programs import Matmul
 
 AVX512 = Target("llvm -mtriple=x86_64-linux-gnu -mcpu=skylake-avx512")  # 32 registers of 16 floats
@@ -55,18 +56,7 @@ def test_any_order_of_any_tiles(
     target: Target,
 ) -> None:
     """Whatever the loops, the result has the same bits and the accumulators fit the registers."""
-    func = parse(
-        """
-@T.prim_func
-def main(A: T.Buffer((8, 8)), B: T.Buffer((8, 16)), C: T.Buffer((8, 16))):
-    for i, j, k in T.grid(8, 16, 8):
-        with T.block("C"):
-            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
-            with T.init():
-                C[vi, vj] = T.float32(0)
-            C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]
-"""
-    )
+    func = parse(matmul(8, 16, 8))
     sch = Schedule(func)
     block = sch.get_block("C")
     loops = sch.get_loops(block)
