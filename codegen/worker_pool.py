@@ -18,6 +18,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import faulthandler
+import gc
 import os
 import pickle
 import signal
@@ -438,6 +439,7 @@ def serve(file_descriptor: int) -> None:
     _, initializer = pickle.loads(message)  # an error here, even EOFError, ends the process
     if initializer is not None:
         initializer()
+    gc.freeze()  # collections leave out what was imported, which stays as long as the process
     try:
         _answer(connection, ("ready", os.getpid()))
         while True:
