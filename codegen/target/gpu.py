@@ -12,6 +12,8 @@ WARP: Final = 32
 """The threads whose accesses are made together; also where a program may not rely on it."""
 SECTOR: Final = 32
 """The bytes of the unit of transfer of global memory."""
+GRID_ROWS: Final = 65535
+"""The most thread blocks in the axes y and z of a grid: CUDA programming guide."""
 BANKS: Final = 32
 """The banks of shared memory, each of which gives 4 bytes in a cycle."""
 

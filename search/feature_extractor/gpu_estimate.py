@@ -15,6 +15,7 @@ from typing import Final
 import numpy as np
 
 from codegen.target.gpu import BANKS, SECTOR, WARP, GpuLimits
+from codegen.target.tensor_cores import SIDE
 from search.feature_extractor.gpu_kernels import (
     SHARED,
     Access,
@@ -33,6 +34,9 @@ MULTIPROCESSORS: Final = 108
 """The multiprocessors of a large GPU; a target's description does not have the number."""
 _LANES: Final = 128
 """The multiply-adds that a multiprocessor starts in a cycle."""
+TENSOR_LANES: Final = 1024
+"""Those of its tensor cores for factors of 16 bits, as on an A100; other GPUs have 512 to 2048.
+Factors of 8 bits are multiplied at twice the rate."""
 OWN_REGISTERS: Final = 24
 """The registers of a thread for addresses, loop counters and operands."""
 MOST_REGISTERS: Final = 255
@@ -51,6 +55,10 @@ _BARRIER_CYCLES: Final = 40.0
 _LAUNCH_CYCLES: Final = 4000.0
 _DENIED: Final = 1e6
 """The factor of the time of a kernel for each limit that it exceeds, times the excess."""
+
+
+UNFIT: Final = 1e18
+"""More cycles than any kernel takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +133,21 @@ def cycles_of(
     return math.hypot(one * math.ceil(blocks / MULTIPROCESSORS), dram) + _LAUNCH_CYCLES
 
 
+def most_registers(threads: int, gpu: GpuLimits) -> int:
+    """Return the most registers of a thread in a block with so many threads."""
+    return min(MOST_REGISTERS, gpu.multiprocessor.registers // max(1, threads))
+
+
+def excess_cycles(*needs: tuple[int, int]) -> float:
+    """Return the cycles of a kernel that needs more than there is, 0.0 if it fits.
+
+    `needs` are pairs of a number and its limit. Of two kernels that do not fit, the one that is
+    farther from fitting has more cycles.
+    """
+    excess = math.prod(max(1.0, used / max(1, most)) for used, most in needs)
+    return UNFIT * excess if excess > 1 else 0.0
+
+
 def estimate(kernel: Kernel, gpu: GpuLimits) -> KernelEstimate:
     """Return the estimate of a kernel for a target with these limits."""
     threads, blocks = kernel.count("threadIdx"), kernel.count("blockIdx")
@@ -186,6 +209,9 @@ def _add(kernel: Kernel, store: ThreadStore, threads: int, work: Work) -> None:
     vector = store.vector
     iterations = math.prod(trips) // (1 if store.fetch else vector)
     warps = -(-active // WARP)
+    if store.uses_fragments:
+        _add_fragments(kernel, store, active, work)
+        return
     work.operations += iterations * vector * warps * WARP * _operations(store)
     lanes = _lane_values(store, min(active, WARP))
     for access in store.accesses:
@@ -193,24 +219,57 @@ def _add(kernel: Kernel, store: ThreadStore, threads: int, work: Work) -> None:
             continue
         loads = _kept(kernel, store, access, own, trips)
         size = access.buffer.dtype.nbytes
-        position = np.unique(np.atleast_1d(kernel.elements(store, access, lanes)))
-        starts = position * size
+        starts = np.unique(kernel.elements(store, access, lanes)) * size
         if access.scope in SHARED:
-            words = np.unique((starts[:, None] + 4 * np.arange(max(1, vector * size // 4))) // 4)
+            words = np.unique(starts // 4)
             degree = np.bincount(words % BANKS).max()
             work.shared += loads * warps * float(degree)
             work.shared_accesses += loads * warps * max(1.0, len(words) / BANKS)
         else:
-            ends = starts + vector * size - 1
-            sectors = np.unique(np.concatenate([starts // SECTOR, ends // SECTOR]))
-            work.sectors += loads * warps * len(sectors) * SECTOR
-            work.used += loads * warps * len(starts) * vector * size
+            work.sectors += loads * warps * len(np.unique(starts // SECTOR)) * SECTOR
+            work.used += loads * warps * len(starts) * size
     if store.accesses[0].scope in SHARED:
         serial = [extent(x) for x in own if not x.thread_tag and _is_shared_step(kernel, x)]
         work.steps = max(work.steps, float(math.prod(serial)))
     pairs = zip(own, trips, strict=True)
     results = math.prod(n for x, n in pairs if _moves(kernel, store, store.accesses[0], x))
     work.parallel = max(work.parallel, min(_INTERLEAVED, results))
+
+
+def _add_fragments(kernel: Kernel, store: ThreadStore, warps: int, work: Work) -> None:
+    """Add the work of a store in one thread block, whose elements each warp computes together."""
+    own = store.own_loops
+    elements = math.prod(map(extent, own)) * warps
+    factors = [access.buffer.dtype for access in store.accesses[1:]]
+    if len(factors) > 1:
+        work.operations += tensor_operations(elements, factors[-1].nbytes)
+        tiles = math.prod(extent(x) for x in own if _moves(kernel, store, store.accesses[0], x))
+        work.parallel = max(work.parallel, min(_INTERLEAVED, tiles / SIDE**2))
+    for access in store.accesses:
+        if access.scope in SHARED:
+            accesses = elements * access.buffer.dtype.nbytes / (BANKS * 4)
+            rows = {own[-2].loop_var: np.arange(ROWS_AT_ONCE)}
+            starts = kernel.elements(store, access, rows) * access.buffer.dtype.nbytes
+            work.shared += accesses * row_conflicts(starts)
+            work.shared_accesses += accesses
+
+
+ROWS_AT_ONCE: Final = 8
+"""The rows of a tile of which a warp accesses 16 bytes each at a time."""
+
+
+def row_conflicts(starts: Ints) -> float:
+    """Return the cycles in which a warp accesses rows of a tile that begin at these bytes."""
+    banks = (starts[:, None] // 4 + np.arange(BANKS // ROWS_AT_ONCE)) % BANKS
+    return float(np.bincount(banks.flat).max())
+
+
+def tensor_operations(products: float, nbytes: int) -> float:
+    """Return the multiply-adds of the cores in whose time tensor cores make so many products.
+
+    The factors have `nbytes` bytes each.
+    """
+    return products * _LANES / TENSOR_LANES * nbytes / 2
 
 
 def _operations(store: ThreadStore) -> float:
@@ -231,8 +290,11 @@ def _operations(store: ThreadStore) -> float:
 
 
 def _lane_values(store: ThreadStore, lanes: int) -> dict[e.Var, Ints]:
-    """Return the values of bound loops in the threads of a warp."""
-    numbers = np.arange(lanes)
+    """Return the values of bound and vectorised loops in the threads of a warp.
+
+    The arrays have a row for each thread and a column for each element of a vector.
+    """
+    numbers = np.arange(lanes)[:, None]
     values: dict[e.Var, Ints] = {}
     below = 1
     sizes = {x.thread_tag: extent(x) for x in store.loops}
@@ -243,7 +305,13 @@ def _lane_values(store: ThreadStore, lanes: int) -> dict[e.Var, Ints]:
                 values[loop.loop_var] = numbers // below % size
         below *= size
     if store.fetch:
-        values[store.loops[-1].loop_var] = numbers * store.fetch
+        values[store.loops[-1].loop_var] = numbers * store.fetch + np.arange(store.fetch)
+    inside = 1
+    for loop in reversed(store.loops):
+        if loop.kind is ForKind.VECTORIZED:
+            elements = np.arange(store.vector)
+            values[loop.loop_var] = elements // inside % extent(loop)
+            inside *= extent(loop)
     return values
 
 

@@ -15,16 +15,19 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from codegen.lower.compact_buffers import Alignment, alignments_of
+from codegen.lower.compact_buffers import Alignment, aligned_strides, alignments_of
+from codegen.target.gpu import WARP
+from codegen.target.tensor_cores import REGISTERS, SIDE, fragment_bytes
 from search.feature_extractor.stored_program import interval
 from search.space_generator.annotations import COOPERATIVE_FETCH
 from tensorir.errors import IRTypeError
 from tensorir.function import PrimFunc
 from tensorir.indices.accesses import Bindings, common_prefix, loads_in, placed_statements
 from tensorir.indices.index_values import index_values
-from tensorir.nodes.buffer import Buffer
+from tensorir.nodes.buffer import Buffer, BufferRegion
+from tensorir.nodes.dtype import DataType
 from tensorir.nodes.expr import IntImm, IterVar, PrimExpr, Var
-from tensorir.nodes.ops import is_const_int
+from tensorir.nodes.ops import const, is_const_int
 from tensorir.nodes.stmt import (
     Block,
     BlockRealize,
@@ -35,11 +38,17 @@ from tensorir.nodes.stmt import (
     LetStmt,
     Stmt,
 )
+from tensorir.rewriting.element_rewriter import indices_in_source
 from tensorir.rewriting.visit import collect_vars
+from tensorir.tensor_intrin.tensor_core import DTYPES
 
 Ints = NDArray[np.int64]
 
 SHARED: Final = ("shared", "shared.dyn")
+_FRAGMENT: Final = "wmma."
+"""The beginning of the scopes of fragments, which the threads of a warp have together."""
+_OPERANDS: Final = {"wmma.matrix_a": "a", "wmma.matrix_b": "b", "wmma.accumulator": "d"}
+_NAMES: Final = {full: name for name, full in DTYPES.items()}
 _UNKNOWN: Final = 1
 """The extent of a loop that is not constant."""
 
@@ -68,6 +77,11 @@ class ThreadStore:
     """The vector length of a copy that threads share and that is not bound yet, else 0."""
     is_guarded: bool
     """True below a condition, which may leave out some iterations."""
+
+    @property
+    def uses_fragments(self) -> bool:
+        """True if it accesses a fragment: the threads of a warp run its iterations together."""
+        return any(access.scope.startswith(_FRAGMENT) for access in self.accesses)
 
     @property
     def own_loops(self) -> list[For]:
@@ -106,7 +120,9 @@ class Kernel:
     def is_bound(self) -> bool:
         """True if all stores are in thread blocks and run by their threads."""
         return all(
-            any(loop.thread_tag.startswith(kind) for loop in store.loops) or store.fetch > 0
+            any(loop.thread_tag.startswith(kind) for loop in store.loops)
+            or store.fetch > 0
+            or (store.uses_fragments and kind == _HARDWARE[1])
             for store in self.stores
             for kind in _HARDWARE
         )
@@ -130,22 +146,24 @@ class Kernel:
         shape = self.allocated.get(access.buffer)
         if shape is None:
             shape = [n.value if isinstance(n, IntImm) else 1 for n in access.buffer.shape]
-        position, size = np.zeros(1, np.int64), 1
-        for index, n in zip(reversed(access.indices), reversed(shape), strict=True):
-            position = position + _at(index, values, self.scope.values) * size
-            size *= n
+        alignment = self.alignments.get(access.buffer, {})
+        strides = aligned_strides([const(n) for n in shape], alignment) if shape else []
+        position = np.zeros(1, np.int64)
+        for index, stride in zip(access.indices, strides, strict=True):
+            assert isinstance(stride, IntImm)
+            position = position + _at(index, values, self.scope.values) * stride.value
         return position
 
     @cached_property
     def allocated(self) -> dict[Buffer, list[int]]:
-        """The buffers in shared and local memory, with the extents of their live regions.
+        """The buffers in shared and local memory and fragments, with the extents of live regions.
 
-        A region is that of one thread block, or of one virtual thread.
+        A region is that of one thread block, of one virtual thread, or of one warp.
         """
         uses: dict[Buffer, list[tuple[ThreadStore, Access]]] = {}
         for store in self.stores:
             for access in store.accesses:
-                if access.scope in (*SHARED, "local"):
+                if access.scope in (*SHARED, "local") or access.scope.startswith(_FRAGMENT):
                     uses.setdefault(access.buffer, []).append((store, access))
         regions = {}
         for buffer, found in uses.items():
@@ -153,16 +171,30 @@ class Kernel:
             # A guarded store may run beyond the region that the others have.
             found = [(s, a) for s, a in found if not s.is_guarded] or found
             kinds = _HARDWARE[:1] if buffer.scope() in SHARED else (*_HARDWARE, "vthread")
-            fixed = [x for x in around if not x.thread_tag or x.thread_tag.startswith(kinds)]
-            boxes = [self.spans(store, access, fixed) for store, access in found]
+            common = [x for x in around if not x.thread_tag]
+            boxes = [
+                self.spans(
+                    store,
+                    access,
+                    [*common, *(x for x in store.loops if x.thread_tag.startswith(kinds))],
+                )
+                for store, access in found
+            ]
             regions[buffer] = [max(sizes) for sizes in zip(*boxes, strict=True)]
         return regions
 
     @property
     def local_words(self) -> int:
-        """The 32-bit words of local memory of a thread, with all its virtual threads."""
-        found = [(b, box) for b, box in self.allocated.items() if b.scope() == "local"]
-        words = sum(math.prod(box) * -(-buffer.dtype.nbytes // 4) for buffer, box in found)
+        """The 32-bit words of local memory and fragments of a thread.
+
+        All its virtual threads have their own.
+        """
+        words = 0
+        for buffer, box in self.allocated.items():
+            if buffer.scope() == "local":
+                words += math.prod(box) * -(-buffer.dtype.nbytes // 4)
+            elif buffer.scope() in _OPERANDS:
+                words += math.prod(box) // SIDE**2 * fragment_words(buffer.scope(), buffer.dtype)
         return words * self.count("vthread")
 
     @property
@@ -171,6 +203,12 @@ class Kernel:
         return max(
             (s.vector * a.buffer.dtype.nbytes for s in self.stores for a in s.accesses), default=0
         )
+
+
+def fragment_words(scope: str, dtype: DataType) -> int:
+    """Return the 32-bit registers of a thread for a tile in a fragment, 0 for unknown dtypes."""
+    kind = _OPERANDS[scope], _NAMES.get(str(dtype), "")
+    return fragment_bytes(*kind) // 4 if kind in REGISTERS else 0
 
 
 def extent(loop: For) -> int:
@@ -182,10 +220,13 @@ def kernels_of(func: PrimFunc) -> list[Kernel]:
     """Return the kernels of a scheduled function, in order; statements outside of loops are one."""
     found: dict[Stmt | None, Kernel] = {}
     scope, alignments = Bindings(), alignments_of(func.body)
+    views: dict[Buffer, BufferRegion] = {}
     for node, around in placed_statements(func.body):
         if isinstance(node, BlockRealize):
             axes = (axis.var for axis in node.block.iter_vars)
             scope.values.update(zip(axes, node.iter_values, strict=True))
+        elif isinstance(node, Block):
+            views.update((view.buffer, view.source) for view in node.match_buffers)
         elif isinstance(node, LetStmt):
             scope.values[node.var] = node.value
         elif isinstance(node, BufferStore):
@@ -196,15 +237,33 @@ def kernels_of(func: PrimFunc) -> list[Kernel]:
                 axis = loop.thread_tag
                 if axis:
                     kernel.axes[axis] = max(kernel.axes.get(axis, 1), extent(loop))
-            loads = [Access(load.buffer, load.indices) for load in loads_in(node.value)]
-            accesses = (Access(node.buffer, node.indices), *loads)
+            accesses = tuple(
+                _access(buffer, indices, views)
+                for buffer, indices in (
+                    (node.buffer, node.indices),
+                    *((load.buffer, load.indices) for load in loads_in(node.value)),
+                )
+            )
             guarded = any(_is_condition(outer) for outer in around)
             own = _without_reduction(loops, around, node)
             fetch = _fetch(around)
             if fetch and extent(loops[-1]) % fetch:
                 fetch = 1  # as `RewriteCooperativeFetch` does
-            kernel.stores.append(ThreadStore(node, own, accesses, fetch, guarded))
+            store = ThreadStore(node, own, accesses, fetch, guarded)
+            kernel.stores.append(store)
+            if store.uses_fragments:
+                kernel.axes["threadIdx.x"] = WARP
     return list(found.values())
+
+
+def _access(
+    buffer: Buffer, indices: Sequence[PrimExpr], views: Mapping[Buffer, BufferRegion]
+) -> Access:
+    """Return an access, through a view to the buffer itself."""
+    if buffer in views:
+        source = views[buffer]
+        return _access(source.buffer, indices_in_source(source, indices), views)
+    return Access(buffer, tuple(indices))
 
 
 def _without_reduction(

@@ -197,7 +197,7 @@ def cpu_mutators() -> dict[Mutator, float]:
     }
 
 
-@Mutator.kinds.register("cuda")
+@Mutator.kinds.register("cuda", "cuda-tensorcore")
 def gpu_mutators() -> dict[Mutator, float]:
     """Return the mutators for GPUs of any kind, with their weights."""
     return {MutateTileSize(): 0.9, MutateUnroll(): 0.08, MutateThreadBinding(): 0.02}

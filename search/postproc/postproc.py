@@ -19,7 +19,8 @@ class Postproc(TaskPart[Task], ABC):
     """
 
     kinds: ClassVar[Registry[list[Postproc]]] = Registry(
-        "preset of postprocessors", {"cuda": "search.postproc.gpu_preset"}
+        "preset of postprocessors",
+        dict.fromkeys(("cuda", "cuda-tensorcore"), "search.postproc.gpu_preset"),
     )
     """Presets by target kind (`llvm`, `avx512`, ...): functions that return the postprocessors."""
 

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING
 
+from codegen.lower.forms import PIPELINE_STAGE
 from schedule import BlockRV, Schedule, ScheduleError
 from schedule.analysis.bindings import loop_iter_types
 from schedule.sref import StmtSRef, loops_above
@@ -74,7 +75,7 @@ def _is_over_threads(block: StmtSRef) -> bool:
 
 
 def _depth(sch: Schedule, block: StmtSRef) -> int | None:
-    """Return the index of the first loop that is not spatial, None if there is none.
+    """Return the index of the first loop that is not spatial or is pipelined, None without one.
 
     Also None for a block that never runs, because its init must not run either.
     """
@@ -82,7 +83,15 @@ def _depth(sch: Schedule, block: StmtSRef) -> int | None:
     if any(is_const_int(loop.loop.extent, 0) for loop in loops):
         return None
     kinds = loop_iter_types(sch.state, loops)
-    return next((k for k, kind in enumerate(kinds) if kind != IterVar.DATA_PAR), None)
+    # A pipelined loop has one iteration if the reduction has one step.
+    return next(
+        (
+            k
+            for k, (kind, loop) in enumerate(zip(kinds, loops, strict=True))
+            if kind != IterVar.DATA_PAR or PIPELINE_STAGE in loop.loop.annotations
+        ),
+        None,
+    )
 
 
 def _move_annotations(sch: Schedule, block: BlockRV, init: BlockRV) -> None:

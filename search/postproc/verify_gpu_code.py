@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
-from codegen.target.gpu import GpuLimits
+from typing import Final
+
+from codegen.target.gpu import GRID_ROWS, WARP, GpuLimits
 from schedule import Schedule
 from search.feature_extractor.gpu_kernels import Kernel, kernels_of
 from search.feature_extractor.gpu_shared_memory import shared_bytes
 from search.postproc.postproc import Postproc
-from search.space_generator.annotations import THREAD_EXTENT_HIGH, THREAD_EXTENT_LOW
+from search.space_generator.annotations import (
+    THREAD_EXTENT_HIGH,
+    THREAD_EXTENT_LOW,
+    WARP_EXECUTION,
+)
 from tensorir.indices.accesses import placed_statements
 from tensorir.nodes.expr import IntImm
 from tensorir.nodes.stmt import Block, For
+
+_ROW_AXES: Final = ("blockIdx.y", "blockIdx.z")
 
 
 class VerifyGPUCode(Postproc):
     """Rejects a schedule whose kernels do not fit the limits of the target.
 
-    Limited are the threads and the shared memory of a thread block, and the width of loads and
-    stores. Virtual threads are written out before a kernel is made and have no limit. All stores
-    must be in a thread block. A block may also require a number of threads by annotations, as
-    `MultiLevelTiling` does.
+    Limited are the threads and the shared memory of a thread block, the width of loads and stores,
+    and the thread blocks in the axes y and z of a grid. Virtual threads are written out before a
+    kernel is made and have no limit. All stores must be in a thread block. A block may also require
+    a number of threads by annotations, as `MultiLevelTiling` does.
     """
 
     def apply(self, sch: Schedule) -> bool:
@@ -54,6 +62,7 @@ def refusal(kernel: Kernel, gpu: GpuLimits) -> str:
         ("threads per block", kernel.count("threadIdx"), gpu.max_threads_per_block),
         ("bytes of shared memory", shared_bytes(kernel), gpu.max_shared_memory_per_block),
         ("bytes in a vector", kernel.vector_bytes, gpu.max_vector_bytes),
+        *((f"blocks in {axis}", kernel.axes.get(axis, 1), GRID_ROWS) for axis in _ROW_AXES),
     )
     for what, number, most in used:
         if number > most:
@@ -68,7 +77,7 @@ def _wrong_extent(block: Block, loops: list[For]) -> str:
         for key, default in ((THREAD_EXTENT_LOW, 0), (THREAD_EXTENT_HIGH, 1 << 30))
     )
     threads = {x.thread_tag: x.extent for x in loops if x.thread_tag.startswith("threadIdx")}
-    count = 1
+    count = WARP if WARP_EXECUTION in block.annotations else 1
     for extent in threads.values():
         count *= extent.value if isinstance(extent, IntImm) else 1
     low, high = (x.value if isinstance(x, IntImm) else int(x) for x in (low, high))

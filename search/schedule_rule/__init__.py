@@ -31,6 +31,7 @@ from tensorir.lazy_names import names_on_use
 if TYPE_CHECKING:
     from search.schedule_rule.auto_bind import AutoBind
     from search.schedule_rule.cross_thread_reduction import CrossThreadReduction
+    from search.schedule_rule.multi_level_tiling_tensor_core import MultiLevelTilingTensorCore
 
 __all__ = [
     "AddRFactor",
@@ -40,6 +41,7 @@ __all__ = [
     "CrossThreadReduction",
     "InlineConstantScalars",
     "MultiLevelTiling",
+    "MultiLevelTilingTensorCore",
     "MultiLevelTilingWideVector",
     "MultiLevelTilingWithIntrin",
     "PackOperands",

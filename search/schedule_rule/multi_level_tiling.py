@@ -5,11 +5,11 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias, TypeVar
 
 from codegen.lower.forms import PIPELINE_ASYNC, PIPELINE_ORDER, PIPELINE_STAGE
-from schedule import BlockRV, LoopRV, Schedule, ScheduleError
+from schedule import BlockRV, ExprRV, LoopRV, Schedule, ScheduleError
 from schedule.sref import StmtSRef
 from search.errors import TuningError
 from search.schedule_rule.schedule_rule import ScheduleRule
@@ -77,14 +77,23 @@ class TilingState:
     sch: Schedule
     block: BlockRV
     tiles: list[list[LoopRV]]
+    factors: tuple[Sequence[ExprRV], ...] = field(default=(), kw_only=True)
+    """The sampled factors of each split loop, in the order of the loops."""
+    reads: tuple[BlockRV, ...] = field(default=(), kw_only=True)
+    """The blocks that copy operands."""
+    write: BlockRV | None = field(default=None, kw_only=True)
+    """The block that copies the result out of its cache."""
 
-    def copy(self) -> TilingState:
+    def copy(self) -> Self:
         """Return an independent copy, whose handles are valid, too."""
-        return TilingState(self.sch.copy(), self.block, self.tiles)
+        return replace(self, sch=self.sch.copy())
 
     def at(self, level: int) -> LoopRV:
         """Return the loop at which a cache of a level is computed."""
         return self.tiles[level - 1][-1]
+
+
+State = TypeVar("State", bound=TilingState)
 
 
 class MultiLevelTiling(ScheduleRule):
@@ -165,12 +174,16 @@ class MultiLevelTiling(ScheduleRule):
 
     def _designs(self, sch: Schedule, block: BlockRV) -> list[Schedule]:
         sch.annotate(block, TILING_STRUCTURE, self.structure)
-        states = [TilingState(sch, block, [])]
+        states = self.start(sch, block)
         for step in self.steps():
             states = [made for state in states for made in step(state)]
         return [state.sch for state in states]
 
-    def steps(self) -> list[Callable[[TilingState], list[TilingState]]]:
+    def start(self, sch: Schedule, block: BlockRV) -> list[TilingState]:
+        """Return the designs before the first step."""
+        return [TilingState(sch, block, [])]
+
+    def steps(self) -> list[Callable[[Any], list[Any]]]:
         """Return the steps that make the designs; each step turns one state into several."""
         return [self.tile, self.add_write_reuse, self.add_read_reuse, self.add_async_pipeline]
 
@@ -189,7 +202,7 @@ class MultiLevelTiling(ScheduleRule):
                 slots, most = self.r_indices, self.max_innermost_steps
             else:
                 continue
-            for slot, part in zip(slots, self.split(state, loop, len(slots), most), strict=True):
+            for slot, part in zip(slots, self.split(state, loop, len(slots), most), strict=False):
                 tiles[slot].append(part)
         sch.reorder(*itertools.chain.from_iterable(tiles))
         state.tiles = tiles
@@ -208,12 +221,14 @@ class MultiLevelTiling(ScheduleRule):
     def split(self, state: TilingState, loop: LoopRV, parts: int, most: int | None) -> list[LoopRV]:
         """Split a loop of the tiled block by sampled factors; return the parts, outermost first.
 
-        The innermost part has at most `most` iterations.
+        The innermost part has at most `most` iterations. If there are fewer parts than `parts`, the
+        loop has none in the inner tile levels.
         """
         if parts == 1:
             return [loop]
         limit = -1 if most is None else most
         factors = state.sch.sample_perfect_tile(loop, n=parts, max_innermost_factor=limit)
+        state.factors = (*state.factors, factors)
         return state.sch.split(loop, factors)
 
     # -------------------------------------------------------------------------------------- caches
@@ -249,6 +264,7 @@ class MultiLevelTiling(ScheduleRule):
             copy_out = sch.reindex(state.block, ("write", 0))
         else:
             copy_out = sch.cache_write(state.block, 0, scope)
+        state.write = copy_out
         return computed_at(state, copy_out, levels)
 
     def add_read_reuse(self, state: TilingState) -> list[TilingState]:
@@ -267,12 +283,13 @@ class MultiLevelTiling(ScheduleRule):
                 sch.compute_at(cache, design.at(level), preserve_unit_loops=True)
                 if read.buffer.shape:
                     sch.fuse(*sch.get_loops(cache)[-len(read.buffer.shape) :])
-                self._fetch_together(sch, cache, read.buffer.dtype)
+                self.fetch_together(sch, cache, read.buffer.dtype)
+                design.reads = (*design.reads, cache)
             designs.append(design)
         return designs
 
-    def _fetch_together(self, sch: Schedule, cache: BlockRV, dtype: DataType) -> None:
-        """Sample the vector length with which the threads of a block fill a cache together."""
+    def fetch_together(self, sch: Schedule, cache: BlockRV, dtype: DataType) -> None:
+        """Sample the vector length with which the threads of a block copy a cache together."""
         gpu = self._task_target().gpu
         if gpu is None:
             return
@@ -298,16 +315,20 @@ class MultiLevelTiling(ScheduleRule):
         gpu = self._task_target().gpu
         if not self.r_indices or gpu is None or not gpu.copies_asynchronously:
             return [state]
+        return [state, *self.pipelined(state, (4, 5))]
+
+    def pipelined(self, state: State, stages: Sequence[int]) -> list[State]:
+        """Return a copy with a software pipeline for each number of stages, none if impossible."""
         outer = state.tiles[self.r_indices[0]]
         body = state.sch.get(outer[-1]).body
         nests = body.seq if isinstance(body, SeqStmt) else ()
         if len(nests) != 3 or not all(isinstance(nest, For) for nest in nests):
-            return [state]
-        designs = [state]
-        for stages in (4, 5):
+            return []
+        designs = []
+        for count in stages:
             design = state.copy()
             loop = design.sch.fuse(*outer)
-            design.sch.annotate(loop, PIPELINE_STAGE, [0, 0, stages - 2])
+            design.sch.annotate(loop, PIPELINE_STAGE, [0, 0, count - 2])
             design.sch.annotate(loop, PIPELINE_ORDER, [0, 1, 2])
             design.sch.annotate(loop, PIPELINE_ASYNC, [0])
             designs.append(design)

@@ -6,7 +6,7 @@ import logging
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from codegen.target.machine_intrinsics import refusal_of
 from schedule import BlockRV, LoopRV, Schedule, ScheduleError
@@ -49,7 +49,7 @@ class IntrinLoop:
     """A loop around a block whose innermost part an intrinsic computes."""
 
     position: int
-    """The index of the loop around the block, 0 for the outermost."""
+    """The index of the loop around the block: 0 for the outermost, -1 for the innermost."""
     extent: int
     """The number of iterations in the intrinsic, a divisor of the extent of the loop."""
 
@@ -358,6 +358,21 @@ def _in_order(sch: Schedule, copy: BlockRV, layout: Layout) -> None:
             sch.unroll(tiles[-1])
 
 
+def separate(sch: Schedule, block: BlockRV, parts: Sequence[IntrinLoop]) -> BlockRV:
+    """Move the innermost parts of loops to an inner block; return the block around it."""
+    loops = sch.get_loops(block)
+    inner: list[LoopRV] = []
+    for part in reversed(parts):
+        _, tile = sch.split(loops[part.position], [None, part.extent])
+        inner.insert(0, tile)
+    around = sch.get_loops(block)
+    taken = {sch.get_sref(loop) for loop in inner}
+    first = next(k for k, loop in enumerate(around) if sch.get_sref(loop) in taken)
+    between = [loop for loop in around[first:] if sch.get_sref(loop) not in taken]
+    sch.reorder(*between, *inner)
+    return sch.blockize(inner[0])
+
+
 class MultiLevelTilingWithIntrin(MultiLevelTiling):
     """Tiles a block so that its innermost tile is one call of a tensor intrinsic.
 
@@ -422,7 +437,7 @@ class MultiLevelTilingWithIntrin(MultiLevelTiling):
             return [sch]
         return self.designs(sch.copy(), block) or [sch]
 
-    def steps(self) -> list[Callable[[TilingState], list[TilingState]]]:
+    def steps(self) -> list[Callable[[Any], list[Any]]]:
         """Return the steps of tiling, after the step that separates the intrinsic."""
         return [self.separate_intrin, *super().steps()]
 
@@ -434,7 +449,7 @@ class MultiLevelTilingWithIntrin(MultiLevelTiling):
                 sch.get_sref(block), self._intrin, other_sign=self.other_sign
             ):
                 repack(sch, block, operand)
-            outer = sch.blockize(self._innermost(sch, block))
+            outer = separate(sch, block, intrin_loops(sch.get_sref(block), self._intrin.desc))
             sch.copy().tensorize(outer, self.intrin_name)
         except Mismatch as difference:
             self._log(sch, block, difference.reason)
@@ -445,20 +460,6 @@ class MultiLevelTilingWithIntrin(MultiLevelTiling):
         sch.annotate(outer, AUTO_TENSORIZE, self.intrin_name)
         state.block = outer
         return [state]
-
-    def _innermost(self, sch: Schedule, block: BlockRV) -> LoopRV:
-        """Split off the loops of the intrinsic and move them innermost; return the outermost."""
-        loops = sch.get_loops(block)
-        inner: list[LoopRV] = []
-        for part in reversed(intrin_loops(sch.get_sref(block), self._intrin.desc)):
-            _, tile = sch.split(loops[part.position], [None, part.extent])
-            inner.insert(0, tile)
-        around = sch.get_loops(block)
-        taken = {sch.get_sref(loop) for loop in inner}
-        first = next(k for k, loop in enumerate(around) if sch.get_sref(loop) in taken)
-        between = [loop for loop in around[first:] if sch.get_sref(loop) not in taken]
-        sch.reorder(*between, *inner)
-        return inner[0]
 
     def _log(self, sch: Schedule, block: BlockRV, reason: str) -> None:
         self._logger.debug(

@@ -25,7 +25,8 @@ class ScheduleRule(TaskPart[Task], ABC):
     """
 
     kinds: ClassVar[Registry[list[ScheduleRule]]] = Registry(
-        "preset of schedule rules", {"cuda": "search.schedule_rule.gpu_preset"}
+        "preset of schedule rules",
+        dict.fromkeys(("cuda", "cuda-tensorcore"), "search.schedule_rule.gpu_preset"),
     )
     """Presets by target kind (`llvm`, `avx512`, ...): functions that return the rules in order."""
 

@@ -116,9 +116,6 @@ class _Lanes(TilingState):
 
     lanes: Set[Var]
 
-    def copy(self) -> _Lanes:
-        return _Lanes(self.sch.copy(), self.block, self.tiles, self.lanes)
-
 
 @dataclass(frozen=True)
 class _Channels:

@@ -11,20 +11,26 @@ from typing import Any, Final
 from codegen.target.gpu import SECTOR, WARP, GpuLimits
 from schedule.random_state import RandomState
 from search.feature_extractor.gpu_estimate import (
-    MOST_REGISTERS,
     OWN_REGISTERS,
+    UNFIT,
     Work,
     cycles_of,
+    excess_cycles,
+    most_registers,
 )
+from search.schedule_rule.multi_level_tiling_tensor_core import factor_layouts
 from search.space_generator.annotations import (
-    THREAD_EXTENT_HIGH,
-    THREAD_EXTENT_LOW,
+    AUTO_TENSORIZE,
     TILING_STRUCTURE,
+    WARP_EXECUTION,
 )
 from search.space_generator.design_space import Decisions, DesignSpace
+from search.space_generator.matrix_axes import matrix_axes
+from search.space_generator.tensor_core_tiles import TensorCoreBlock
+from search.space_generator.trace_tiles import TraceTiles
 from tensorir.arith.coefficients import coefficients
 from tensorir.function import IRModule
-from tensorir.nodes.expr import IntImm, IterVar, Var
+from tensorir.nodes.expr import IterVar, Var
 from tensorir.nodes.stmt import Block
 from tensorir.rewriting.visit import walk
 
@@ -37,8 +43,6 @@ _CHILDREN: Final = 4
 _MOST_STEPS: Final = 4
 _TRIES: Final = 32
 _SEED: Final = 1
-_UNFIT: Final = 1e18
-"""More cycles than any kernel takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,12 +70,13 @@ class _TiledBlock:
     operands: tuple[_Operand, ...]
     threads: tuple[int, int]
     """The least and the largest number of threads."""
+    stages: int
+    """The number of steps whose operands are in shared memory at the same time."""
 
     def cycles(self, decisions: Decisions, gpu: GpuLimits) -> float:
-        """Return an estimate of the time of a point; at least `_UNFIT` if it does not fit the GPU.
+        """Return an estimate of the time of a point; at least `UNFIT` if it does not fit the GPU.
 
-        It ignores bank conflicts, and the shapes of warps. Of two points that do not fit, the one
-        that is farther from fitting has more cycles.
+        It ignores bank conflicts, and the shapes of warps.
         """
         counts = {"blockIdx": 1, "vthread": 1, "threadIdx": 1, "": 1}
         in_block, innermost, steps, depth = [], [], 1, 1
@@ -89,18 +94,16 @@ class _TiledBlock:
         threads, results = counts["threadIdx"], counts["vthread"] * counts[""]
         boxes = [operand.spans(in_block) for operand in self.operands]
         sizes = [math.prod(b) * o.item_bytes for o, b in zip(self.operands, boxes, strict=True)]
+        shared = self.stages * sum(sizes)
         low, high = self.threads
-        excess = math.prod(
-            max(1.0, used / most)
-            for used, most in (
-                (low, threads),
-                (threads, high),
-                (sum(sizes), max(1, gpu.max_shared_memory_per_block)),
-                (results + OWN_REGISTERS, MOST_REGISTERS),
-            )
+        refused = excess_cycles(
+            (low, threads),
+            (threads, high),
+            (shared, gpu.max_shared_memory_per_block),
+            (results + OWN_REGISTERS, most_registers(threads, gpu)),
         )
-        if excess > 1:
-            return _UNFIT * excess
+        if refused:
+            return refused
         warps = -(-threads // WARP)
         # The innermost reduction loop is around the innermost tile, whose operands are loaded once.
         loads = sum(math.prod(operand.spans(innermost)) for operand in self.operands)
@@ -117,7 +120,7 @@ class _TiledBlock:
             steps=float(steps),
         )
         registers = results + OWN_REGISTERS
-        resident, _ = gpu.multiprocessor.resident_blocks(threads, registers, sum(sizes))
+        resident, _ = gpu.multiprocessor.resident_blocks(threads, registers, shared)
         return cycles_of(work, counts["blockIdx"], threads, resident, results, 0.0)
 
 
@@ -129,7 +132,12 @@ class FittingSpace(DesignSpace):
     tiles alone.
     """
 
-    def __init__(self, space: DesignSpace, blocks: Sequence[_TiledBlock], gpu: GpuLimits) -> None:
+    def __init__(
+        self,
+        space: DesignSpace,
+        blocks: Sequence[_TiledBlock | TensorCoreBlock],
+        gpu: GpuLimits,
+    ) -> None:
         super().__init__(space.trace, space.knobs, space.index)
         self._blocks = tuple(blocks)
         self._gpu = gpu
@@ -153,11 +161,11 @@ class FittingSpace(DesignSpace):
                     found[point] = self._cycles(point)
             best = sorted(found, key=lambda point: found[point])[:_KEPT]
             born = [step(point, rng) for point in best for _ in range(_CHILDREN)]
-        return [point for point in best if found[point] < _UNFIT]
+        return [point for point in best if found[point] < UNFIT]
 
     def admitted(self, decisions: Decisions) -> Decisions | None:
         """Return the point if it fits, else None."""
-        return decisions if self._cycles(decisions) < _UNFIT else None
+        return decisions if self._cycles(decisions) < UNFIT else None
 
     def sample(self, rng: RandomState) -> Decisions:
         """Return a random point near a promising one; any point if none that fits was found."""
@@ -185,61 +193,37 @@ def fitting_part(space: DesignSpace, program: IRModule, gpu: GpuLimits) -> Desig
     return FittingSpace(space, blocks, gpu) if blocks else space
 
 
-def _tiled_blocks(space: DesignSpace, program: IRModule) -> Iterator[_TiledBlock]:
-    insts = space.trace.insts
-    knob_of = {knob.inst: k for k, knob in enumerate(space.knobs)}
-    names: dict[Any, str] = {}
-    loops: dict[Any, tuple[Any, int]] = {}
-    """The block and the axis that each loop belongs to."""
-    parts: dict[Any, list[tuple[Any, int]]] = {}
-    """The sampled factors that a split or fused loop consists of: their axis and level."""
-    knobs: dict[Any, int] = {}
-    """The knob for each loop that is tiled."""
-    levels: dict[Any, int] = {}
-    """The number of tile levels of each split loop."""
-    binds: dict[tuple[Any, int], str] = {}
-    limits: dict[tuple[Any, str], int] = {}
-    for inst in insts:
-        kind = inst.kind.name
-        if kind == "GetBlock":
-            names[inst.outputs[0]] = inst.value_of("name")
-        elif kind == "GetLoops":
-            block = inst.value_of("block")
-            for k, loop in enumerate(inst.outputs):
-                loops.setdefault(loop, (block, k))
-        elif kind == "SamplePerfectTile" and inst in knob_of:
-            knobs[inst.value_of("loop")] = knob_of[inst]
-        elif kind == "Split":
-            loop = inst.value_of("loop")
-            levels[loop] = len(inst.outputs)
-            parts.update({made: [(loop, level)] for level, made in enumerate(inst.outputs)})
-        elif kind == "Fuse":
-            fused = inst.value_of("loops")
-            parts[inst.outputs[0]] = [part for loop in fused for part in parts.get(loop, ())]
-        elif kind == "Bind":
-            axis = inst.value_of("thread_axis").partition(".")[0]
-            binds.update(dict.fromkeys(parts.get(inst.value_of("loop"), ()), axis))
-        elif kind == "Annotate":
-            value = inst.value_of("ann_val")
-            number = value.value if isinstance(value, IntImm) else value
-            limits[inst.value_of("block_or_loop"), inst.value_of("ann_key")] = number
-    for block, key in limits:
+def _tiled_blocks(space: DesignSpace, program: IRModule) -> Iterator[_TiledBlock | TensorCoreBlock]:
+    tiles = TraceTiles(space)
+    for block, key in tiles.marks:
+        node = _block_named(program, tiles.names.get(tiles.origin.get(block, block), ""))
+        if node is None:
+            continue
         if key == TILING_STRUCTURE:
-            tiled = {axis: loop for loop, (owner, axis) in loops.items() if owner == block}
-            node = _block_named(program, names.get(block, ""))
-            if node is not None and all(tiled.get(k) in knobs for k in range(len(node.iter_vars))):
-                own = [tiled[k] for k in range(len(node.iter_vars))]
+            own = tiles.loops_of(block)
+            if len(own) == len(node.iter_vars) and all(loop in tiles.knobs for loop in own):
                 yield _TiledBlock(
-                    tuple(knobs[loop] for loop in own),
+                    tuple(tiles.knobs[loop] for loop in own),
                     tuple(axis.iter_type == IterVar.DATA_PAR for axis in node.iter_vars),
                     tuple(
-                        tuple(binds.get((loop, level), "") for level in range(levels[loop]))
+                        tuple(axis.partition(".")[0] for axis in tiles.binds_of(loop))
                         for loop in own
                     ),
                     tuple(_operands(node)),
-                    (limits.get((block, THREAD_EXTENT_LOW), 1),
-                     limits.get((block, THREAD_EXTENT_HIGH), 1 << 30)),
-                )  # fmt: skip
+                    tiles.threads_of(block),
+                    tiles.stages.get(block, 1),
+                )
+        elif key == WARP_EXECUTION:
+            own, axes = tiles.loops_of(block)[-3:], matrix_axes(node)
+            if axes is not None and all(loop in tiles.knobs for loop in own):
+                yield TensorCoreBlock(
+                    tuple(tiles.knobs[loop] for loop in own),
+                    tiles.binds_of(own[0]),
+                    axes,
+                    factor_layouts(tiles.marks[block, AUTO_TENSORIZE]),
+                    tiles.threads_of(block),
+                    tiles.stages.get(block, 1),
+                )
 
 
 def _block_named(program: IRModule, name: str) -> Block | None:

@@ -140,11 +140,11 @@ def preset_kind(target: Target) -> str:
     """Return the name of the presets for the instruction set of a target.
 
     It is `amx`, `vnni`, `avx512` or `avx2` on x86 if the target has these extensions and uses
-    vectors of their length, `dotprod` or `asimd` on ARM, else `llvm`. GPUs of all kinds use `cuda`;
-    there is no preset for tensor cores.
+    vectors of their length, `dotprod` or `asimd` on ARM, else `llvm`. GPUs use `cuda-tensorcore` if
+    they have tensor cores (CUDA from `sm_70` on), else `cuda`.
     """
     if target.gpu is not None:
-        return "cuda"
+        return "cuda-tensorcore" if target.gpu.tensor_core_dtypes else "cuda"
     features, bits = target.features, target.vector_bits
     if bits >= 512 and "amx-int8" in features and "amx-bf16" in features:
         return "amx"

@@ -5,15 +5,20 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import codegen
 import search as ms
 from codegen import Target
 from schedule import Schedule
+from schedule.random_state import RandomState
 from search.feature_extractor import GpuFeature
 from search.feature_extractor.gpu_estimate import KernelEstimate, estimate
 from search.feature_extractor.gpu_kernels import kernels_of
 from search.runner.measure_candidate import MeasureCandidate
-from tensorir import parse, workloads
+from search.search_strategy.trace_application import TraceApplication
+from tensorir import parse, te, workloads
 from tensorir.function import PrimFunc
+from tensorir.nodes.stmt import Allocate
+from tensorir.rewriting.visit import statements
 from tests.recorded import recorded
 
 GPU = Target("nvidia/nvidia-a100").gpu
@@ -115,3 +120,54 @@ def test_features_are_the_logarithms_of_the_estimate() -> None:
     kernels = estimates(sch.mod["main"].script())
     assert found["kernels"] == pytest.approx(np.log2(len(kernels)))
     assert found["blocks"] == pytest.approx(np.log2(max(kernels, key=lambda k: k.cycles).blocks))
+
+
+def test_vectors_along_a_stride_touch_a_sector_for_each_element() -> None:
+    """Each thread loads 4 elements of a column: 128 sectors, for 128 elements of 4 bytes."""
+    copy = """
+@T.prim_func
+def main(A: T.Buffer((128, 128)), B: T.Buffer((128, 128))):
+    for i in T.thread_binding(128, thread="blockIdx.x"):
+        for j in T.thread_binding(32, thread="threadIdx.x"):
+            for k in T.vectorized(4):
+                with T.block("B"):
+                    vi = T.axis.spatial(128, i)
+                    vj = T.axis.spatial(128, j * 4 + k)
+                    B[vi, vj] = A[vj, vi]
+"""
+    (found,) = estimates(copy)
+    assert found.sectors == pytest.approx((8 + 1) / 2)
+
+
+def test_a_draft_on_tensor_cores_has_the_time_of_the_finished_program() -> None:
+    """Before, intrinsics are annotations and copies unbound; after, views are in the kernel."""
+    a, b = (te.placeholder((128, 128), "float16", name) for name in "AB")
+    k = te.reduce_axis((0, 128), "k")
+    c = te.compute(
+        (128, 128),
+        lambda i, j: te.sum(a[i, k].astype("float32") * b[k, j].astype("float32"), k),
+        "C",
+    )
+    target = Target("nvidia/nvidia-a100")
+    context = ms.TuneContext(
+        te.create_prim_func([a, b, c]),
+        target=target,
+        space_generator="post-order-apply",
+        rand_state=1,
+    )
+    (space,) = context.points_of(context.generate_design_space()[:1])
+    trace = space.trace_of(space.sample(RandomState(3)))
+    draft, done = Schedule(context.mod), TraceApplication(context).apply(trace)
+    trace.apply_to_schedule(draft, remove_postproc=True)
+    assert done is not None
+    assert "tensor_core" in done.mod.script()
+    (before,), (after,) = (kernels_of(sch.mod.prim_func("main")) for sch in (draft, done))
+    assert estimate(before, GPU) == estimate(after, GPU)
+    found = [
+        node
+        for node in statements(codegen.lower(done.mod.prim_func("main"), target).body)
+        if isinstance(node, Allocate)
+        and node.buffer_var.type_annotation.storage_scope == "shared.dyn"
+    ]
+    sizes = [int(node.extents[0]) * node.dtype.nbytes for node in found]
+    assert sum(sizes) == estimate(before, GPU).shared_bytes

@@ -66,6 +66,11 @@ def main(A: T.Buffer((4, 64)), B: T.Buffer((4, 64))):
             "the nest of 'i' has 256 bytes of shared memory; the target allows 128",
         ),
         (VECTOR, "cuda", "the nest of 'i' has 32 bytes in a vector; the target allows 16"),
+        (
+            COPY.replace("4, 64", "65536, 64").replace("(4,", "(65536,").replace('.x"', '.y"', 1),
+            "cuda",
+            "the nest of 'i' has 65536 blocks in blockIdx.y; the target allows 65535",
+        ),
         ("chain", "cuda", "the nest of 'i' is not bound to thread blocks and threads"),
         (
             VECTOR.replace(

@@ -153,11 +153,25 @@ def test_order_on_gpus() -> None:
         "RewriteReductionBlock()",
         "VerifyGPUCode()",
     ]
-    assert {str(mutator): weight for mutator, weight in Mutator.create("cuda").items()} == {
-        "MutateTileSize()": 0.9,
-        "MutateUnroll()": 0.08,
-        "MutateThreadBinding()": 0.02,
-    }
+    for kind in ("cuda", "cuda-tensorcore"):
+        assert {str(mutator): weight for mutator, weight in Mutator.create(kind).items()} == {
+            "MutateTileSize()": 0.9,
+            "MutateUnroll()": 0.08,
+            "MutateThreadBinding()": 0.02,
+        }
+
+
+def test_tensor_cores_have_a_rule_before_the_others_and_a_postprocessor_after_them() -> None:
+    first, *others = map(str, ScheduleRule.create("cuda"))
+    assert list(map(str, ScheduleRule.create("cuda-tensorcore"))) == [
+        first,
+        "MultiLevelTilingTensorCore()",
+        *others,
+    ]
+    assert list(map(str, Postproc.create("cuda-tensorcore"))) == [
+        *map(str, Postproc.create("cuda")),
+        "RewriteTensorize()",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -174,7 +188,9 @@ def test_order_on_gpus() -> None:
         ("llvm -mtriple=aarch64-linux-gnu", "asimd"),
         ("llvm -mtriple=arm64-apple-darwin -mcpu=apple-m1", "dotprod"),
         ("llvm -mtriple=aarch64-linux-gnu -mattr=+dotprod", "dotprod"),
-        ("nvidia/nvidia-a100", "cuda"),
+        ("nvidia/nvidia-a100", "cuda-tensorcore"),
+        ("cuda -arch=sm_70", "cuda-tensorcore"),
+        ("cuda -arch=sm_61", "cuda"),
         ("rocm", "cuda"),
         ("opencl", "cuda"),
     ],
@@ -186,7 +202,8 @@ def test_the_instruction_set_decides(target: str, kind: str) -> None:
 def test_unknown_presets_list_the_known_ones() -> None:
     for part in (ScheduleRule, Postproc, Mutator):
         with pytest.raises(
-            IRValueError, match="amx, asimd, avx2, avx512, cuda, dotprod, llvm, vnni"
+            IRValueError,
+            match="amx, asimd, avx2, avx512, cuda, cuda-tensorcore, dotprod, llvm, vnni",
         ):
             part.create("hexagon")
 

@@ -22,7 +22,13 @@ import search.postproc
 import search.schedule_rule
 from codegen import Target
 from schedule import Schedule
-from search.schedule_rule import AutoInline, MultiLevelTiling, ReuseType, ScheduleRule
+from search.schedule_rule import (
+    AutoInline,
+    MultiLevelTiling,
+    MultiLevelTilingTensorCore,
+    ReuseType,
+    ScheduleRule,
+)
 from search.schedule_rule.axis_splits import SkipNeutralTerms
 from tensorir import assert_structural_equal, structural_equal
 from tensorir.function import PrimFunc
@@ -68,6 +74,13 @@ def gpu_tiling() -> MultiLevelTiling:
     return rule
 
 
+def tensor_core_tiling(use_software_pipeline: bool = False) -> MultiLevelTilingTensorCore:
+    rules = ScheduleRule.create("cuda-tensorcore")
+    (rule,) = [r for r in rules if isinstance(r, MultiLevelTilingTensorCore)]
+    rule.use_software_pipeline = use_software_pipeline
+    return rule
+
+
 def first_of(rule: ScheduleRule) -> ScheduleRule:
     """Return a rule with its first design only."""
     apply = rule.apply
@@ -81,6 +94,7 @@ NAMES = {
     "SkipNeutralTerms": SkipNeutralTerms,
     "tiling": tiling,
     "gpu_tiling": gpu_tiling,
+    "tensor_core_tiling": tensor_core_tiling,
     "first_of": first_of,
     "inlining": inlining,
     "WRITE_CACHE": WRITE_CACHE,
