@@ -8,7 +8,8 @@ from typing import Any, Final
 
 _SLACK: Final = 1.2
 """The tolerated factor by which a larger memory may seem faster, on a busy machine."""
-_MOST_FORK: Final = 1e-3
+_MOST_FORK: Final = 5e-5
+"""The maximum seconds of an empty parallel loop; on a busy machine a thread of it waits longer."""
 _LIMITS: Final = {
     "clock": (2e8, 1e10),
     "fma_units": (0.1, 16.0),
