@@ -56,12 +56,12 @@ def _object_code(workers: WorkerPool | None, here: threading.Lock, unit: Unit) -
 
     LLVM's Python binding lets one thread at a time into LLVM, so other threads use workers.
     """
-    if workers is None or here.acquire(blocking=False):
+    if here.acquire(blocking=False):
         try:
             return unit.made()
         finally:
-            if workers is not None:
-                here.release()
+            here.release()
+    assert workers is not None
     try:
         outcome = workers.submit((Unit.made, (unit,)), _LIMIT).result()
     except WorkerError as error:

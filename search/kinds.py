@@ -8,6 +8,7 @@ import copy
 import difflib
 import importlib
 import inspect
+import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
@@ -44,6 +45,10 @@ class TaskPart(Named, Generic[K]):
     def _task_target(self) -> Target:
         """Return the target of the task, by default the current one."""
         return as_target(None if self.context is None else self.context.target)
+
+    def _task_logger(self) -> logging.Logger:
+        """Return the logger of the task, by default that of all searches."""
+        return logging.getLogger("tensorir.search") if self.context is None else self.context.logger
 
     def _task_cores(self) -> int:
         """Return the `num-cores` of the target of the task; TuningError if it has none."""

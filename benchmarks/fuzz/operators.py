@@ -133,7 +133,7 @@ class _Module(Functions):
 
 
 class _Maker(Writer):
-    """Makes a function of calls of operators, and knows a fact of each value."""
+    """Makes a function of calls of operators, with a known fact of each value."""
 
     _module: _Module
     dataflow = 0.75

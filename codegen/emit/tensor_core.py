@@ -12,25 +12,23 @@ from typing import Final
 from codegen.emit.context import FunctionEmitter
 from codegen.emit.memory import element_address, flat_index
 from codegen.lower.thread_axes import scope_of
-from codegen.target.tensor_cores import REGISTERS, SIDE
+from codegen.target.tensor_cores import OPERANDS, REGISTERS, SIDE
 from tensorir.arith.analyzer import Analyzer
 from tensorir.nodes.expr import BufferLoad, Call, IntImm, PrimExpr, StringImm
 from tensorir.nodes.ops import add, const, floordiv, floormod, mul
 from tensorir.nodes.stmt import Allocate
-from tensorir.tensor_intrin.tensor_core import DTYPES
+from tensorir.tensor_intrin.tensor_core import NAMES
 
 _SHAPE: Final = "m16n16k16"
 _ALIGNMENT: Final = 16
-_NAMES: Final = {dtype: name for name, dtype in DTYPES.items()}
-_OPERANDS: Final = {"wmma.matrix_a": "a", "wmma.matrix_b": "b", "wmma.accumulator": "d"}
 _Registers = list[tuple[str, str]]
 """Types and values."""
 
 
 def allocate_fragments(f: FunctionEmitter, node: Allocate, count: int) -> None:
     """Write the memory of a thread for fragments with `count` elements in a warp, and its body."""
-    scope, name = scope_of(node.buffer_var), _NAMES.get(str(node.dtype))
-    _, registers = REGISTERS.get((_OPERANDS.get(scope, ""), name or ""), ("", 0))
+    scope, name = scope_of(node.buffer_var), NAMES.get(str(node.dtype))
+    _, registers = REGISTERS.get((OPERANDS.get(scope, ""), name or ""), ("", 0))
     if not registers or count % SIDE**2:
         f.fail(
             f"{node.buffer_var.name} has {count} elements of {node.dtype} in scope {scope}; tensor "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -40,6 +40,13 @@ class Access:
     is_store: bool
     buffer: Buffer | None = None
     indices: tuple[PrimExpr, ...] = ()
+
+
+def versions_for(times: Iterable[tuple[int, int]]) -> int:
+    """Return how many iterations use a buffer at once, from the times of steps that use it."""
+    ordered = sorted(times)
+    first, last = ordered[0], ordered[-1]
+    return max(1, last[0] - first[0] + (first[1] <= last[1]))
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -9,7 +9,13 @@ from typing import Any, Final
 from codegen.errors import LoweringError
 from codegen.lower.check_supported import name_of
 from codegen.lower.forms import DIM_ALIGN, PIPELINE_ASYNC, PIPELINE_ORDER, PIPELINE_STAGE
-from codegen.lower.pipeline_dependences import Step, accesses_of, check_order, name_of_step
+from codegen.lower.pipeline_dependences import (
+    Step,
+    accesses_of,
+    check_order,
+    name_of_step,
+    versions_for,
+)
 from codegen.lower.rewriters import ScopedRewriter, inside_loop
 from codegen.lower.thread_axes import kind_of, memory_of
 from codegen.target import as_target
@@ -120,8 +126,7 @@ class _Pipelines(ScopedRewriter):
         using = [x for x in steps if any(a.pointer is buffer.data for a in x.accesses)]
         if not using:
             return 1
-        first, last = min(x.time for x in using), max(x.time for x in using)
-        count = max(1, last[0] - first[0] + (first[1] <= last[1]))
+        count = versions_for(x.time for x in using)
         for step in using:
             if count > 1 and any(
                 a.pointer is buffer.data and (a.buffer is None or a.buffer.dtype != buffer.dtype)

@@ -6,6 +6,8 @@ from typing import Final
 
 SIDE: Final = 16
 """The rows and columns of a tile."""
+OPERANDS: Final = {"wmma.matrix_a": "a", "wmma.matrix_b": "b", "wmma.accumulator": "d"}
+"""The operands of instructions by the scopes of their fragments."""
 _PAIR: Final = "<2 x half>"
 REGISTERS: Final = {
     ("a", "f16"): (_PAIR, 8),

@@ -31,10 +31,10 @@ from tensorir import transform
 from tensorir.function import BaseFunc, IRModule, PrimFunc
 from tensorir.nodes.stmt import For, ForKind
 from tensorir.recursion import any_depth
-from tensorir.relax.call_graph import all_callees, callees_first
-from tensorir.relax.expr import GraphCall, GraphVar
+from tensorir.relax.call_graph import all_callees, callees_first, graph_calls
+from tensorir.relax.expr import GraphVar
 from tensorir.relax.function import Function, graph_functions
-from tensorir.rewriting.visit import statements, walk
+from tensorir.rewriting.visit import statements
 from tensorir.transform.legalize_ops import has_operators
 from tensorir.verify import verify_well_formed
 
@@ -180,7 +180,7 @@ def vm_build(
     chosen = as_target(target)
 
     def built() -> Executable:
-        with build_workers(_number_of_calls(mod) // _CALLS_A_PROCESS):
+        with build_workers(sum(1 for _ in graph_calls(mod)) // _CALLS_A_PROCESS):
             kernels = as_kernels(mod)
             if chosen.gpu is not None:
                 refuse_python(
@@ -235,12 +235,6 @@ def export(
     header = place.with_name(f"{name}.h")
     header.write_text(text, encoding="utf-8")
     return header
-
-
-def _number_of_calls(mod: IRModule) -> int:
-    """Return the number of calls in the graph functions of a module."""
-    bodies = [func.body for func in graph_functions(mod).values()]
-    return sum(isinstance(node, GraphCall) for body in bodies for node in walk(body))
 
 
 def _with_packed_constants(mod: IRModule) -> IRModule:

@@ -25,10 +25,9 @@ from tensorir.comparison.structural_hash import structural_hash
 from tensorir.extensions import SCHEDULES, entry_point
 from tensorir.function import IRModule
 from tensorir.memory.alignment import ALIGNMENT, align
+from tensorir.relax.call_graph import graph_calls
 from tensorir.relax.declaration import DeclaredOperator
-from tensorir.relax.expr import GraphCall
 from tensorir.relax.function import graph_functions
-from tensorir.rewriting.visit import walk
 
 _LIMIT: Final = 1 << 30
 _HEADER: Final = 8
@@ -60,9 +59,7 @@ def kept_or_built(
 
 def _has_own_operators(mod: IRModule) -> bool:
     """Return True if the package `tensorir` declares all operators of a module."""
-    bodies = [func.body for func in graph_functions(mod).values()]
-    calls = (node for body in bodies for node in walk(body) if isinstance(node, GraphCall))
-    declared = {call.op for call in calls if isinstance(call.op, DeclaredOperator)}
+    declared = {call.op for call in graph_calls(mod) if isinstance(call.op, DeclaredOperator)}
     return all(op.function.__module__.startswith("tensorir.") for op in declared)
 
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from codegen.lower.compact_buffers import Alignment, aligned_strides, alignments_of
 from codegen.target.gpu import WARP
-from codegen.target.tensor_cores import REGISTERS, SIDE, fragment_bytes
+from codegen.target.tensor_cores import OPERANDS, REGISTERS, SIDE, fragment_bytes
 from search.feature_extractor.stored_program import interval
 from search.space_generator.annotations import COOPERATIVE_FETCH
 from tensorir.errors import IRTypeError
@@ -40,15 +40,13 @@ from tensorir.nodes.stmt import (
 )
 from tensorir.rewriting.element_rewriter import indices_in_source
 from tensorir.rewriting.visit import collect_vars
-from tensorir.tensor_intrin.tensor_core import DTYPES
+from tensorir.tensor_intrin.tensor_core import NAMES
 
 Ints = NDArray[np.int64]
 
 SHARED: Final = ("shared", "shared.dyn")
 _FRAGMENT: Final = "wmma."
 """The beginning of the scopes of fragments, which the threads of a warp have together."""
-_OPERANDS: Final = {"wmma.matrix_a": "a", "wmma.matrix_b": "b", "wmma.accumulator": "d"}
-_NAMES: Final = {full: name for name, full in DTYPES.items()}
 _UNKNOWN: Final = 1
 """The extent of a loop that is not constant."""
 
@@ -143,16 +141,20 @@ class Kernel:
 
         An allocated buffer has the shape of its live region.
         """
-        shape = self.allocated.get(access.buffer)
-        if shape is None:
-            shape = [n.value if isinstance(n, IntImm) else 1 for n in access.buffer.shape]
-        alignment = self.alignments.get(access.buffer, {})
-        strides = aligned_strides([const(n) for n in shape], alignment) if shape else []
         position = np.zeros(1, np.int64)
-        for index, stride in zip(access.indices, strides, strict=True):
-            assert isinstance(stride, IntImm)
-            position = position + _at(index, values, self.scope.values) * stride.value
+        for index, stride in zip(access.indices, self.strides(access.buffer), strict=True):
+            position = position + _at(index, values, self.scope.values) * stride
         return position
+
+    def strides(self, buffer: Buffer) -> list[int]:
+        """Return the distances of the elements of a buffer along its dimensions."""
+        shape = self.allocated.get(buffer)
+        if shape is None:
+            shape = [n.value if isinstance(n, IntImm) else 1 for n in buffer.shape]
+        if not shape:
+            return []
+        found = aligned_strides([const(n) for n in shape], self.alignments.get(buffer, {}))
+        return [stride.value for stride in found if isinstance(stride, IntImm)]
 
     @cached_property
     def allocated(self) -> dict[Buffer, list[int]]:
@@ -193,7 +195,7 @@ class Kernel:
         for buffer, box in self.allocated.items():
             if buffer.scope() == "local":
                 words += math.prod(box) * -(-buffer.dtype.nbytes // 4)
-            elif buffer.scope() in _OPERANDS:
+            elif buffer.scope() in OPERANDS:
                 words += math.prod(box) // SIDE**2 * fragment_words(buffer.scope(), buffer.dtype)
         return words * self.count("vthread")
 
@@ -207,7 +209,7 @@ class Kernel:
 
 def fragment_words(scope: str, dtype: DataType) -> int:
     """Return the 32-bit registers of a thread for a tile in a fragment, 0 for unknown dtypes."""
-    kind = _OPERANDS[scope], _NAMES.get(str(dtype), "")
+    kind = OPERANDS[scope], NAMES.get(str(dtype), "")
     return fragment_bytes(*kind) // 4 if kind in REGISTERS else 0
 
 

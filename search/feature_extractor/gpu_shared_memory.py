@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
-from codegen.lower.compact_buffers import aligned_strides
 from codegen.lower.forms import PIPELINE_ORDER, PIPELINE_STAGE
 from codegen.lower.gpu.share_bytes import Lifetime, count_of, pools_of
+from codegen.lower.pipeline_dependences import versions_for
 from codegen.lower.thread_axes import padded_bytes
 from search.feature_extractor.gpu_kernels import SHARED, Kernel, ThreadStore
 from tensorir.indices.accesses import common_prefix
 from tensorir.nodes.buffer import Buffer
 from tensorir.nodes.expr import IntImm
-from tensorir.nodes.ops import const
 from tensorir.nodes.stmt import For, SeqStmt
 from tensorir.rewriting.visit import statements
 
@@ -52,12 +50,8 @@ def _lifetime(kernel: Kernel, buffer: Buffer) -> Lifetime:
 
 def _elements(kernel: Kernel, buffer: Buffer) -> int:
     """Return the number of elements of a version of a buffer, with those between its rows."""
-    sizes, alignment = kernel.allocated[buffer], kernel.alignments.get(buffer)
-    if not alignment:
-        return math.prod(sizes)
-    stride = aligned_strides([const(n) for n in sizes], alignment)[0]
-    assert isinstance(stride, IntImm)
-    return stride.value * sizes[0]
+    sizes = kernel.allocated[buffer]
+    return kernel.strides(buffer)[0] * sizes[0] if sizes else 1
 
 
 def _versions(loop: For, users: Sequence[ThreadStore]) -> int:
@@ -67,13 +61,11 @@ def _versions(loop: For, users: Sequence[ThreadStore]) -> int:
     if not len(steps) == len(stages) == len(order):
         return 1
     nodes = {user.node for user in users}
-    times = [
-        time
-        for step, *time in zip(steps, stages, order, strict=True)
+    count = versions_for(
+        (stage, position)
+        for step, stage, position in zip(steps, stages, order, strict=True)
         if not nodes.isdisjoint(statements(step))
-    ]
-    first, last = min(times), max(times)
-    count = max(1, last[0] - first[0] + (first[1] <= last[1]))
+    )
     return min(count, loop.extent.value) if isinstance(loop.extent, IntImm) else count
 
 

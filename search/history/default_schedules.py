@@ -25,6 +25,7 @@ from search.history.history import rename_to_original
 from search.history.size_dispatch import check_lowering, dispatch_on_sizes
 from search.history.symbolic_sizes import open_sizes, representative_sizes, with_sizes
 from search.task import normalize_mod, with_num_cores
+from tensorir.comparison.equal import structural_equal
 from tensorir.comparison.structural_hash import structural_hash
 from tensorir.errors import TensorIRError
 from tensorir.function import IRModule, PrimFunc
@@ -59,8 +60,8 @@ class DefaultSchedules:
     """
 
     def __init__(self) -> None:
-        self._known: dict[str, dict[int, PrimFunc | None]] = {}
-        """For each target the scheduled programs, by the structural hash of the program."""
+        self._known: dict[str, dict[int, tuple[IRModule, PrimFunc | None]]] = {}
+        """For each target programs with their scheduled forms, by structural hash."""
 
     def schedules_of(
         self, functions: Mapping[str, PrimFunc], target: Target
@@ -69,7 +70,8 @@ class DefaultSchedules:
         chosen = with_num_cores(target)
         known = self._known.setdefault(target_key(chosen), {})
         programs = {name: normalize_mod(func) for name, func in functions.items()}
-        keys = {name: structural_hash(unnamed(program)) for name, program in programs.items()}
+        plain = {name: unnamed(program) for name, program in programs.items()}
+        keys = {name: structural_hash(program) for name, program in plain.items()}
         first = {key: name for name, key in reversed(keys.items()) if key not in known}
         wanted = {name: programs[name] for name, key in keys.items() if first.get(key) == name}
         sized = {name: _representatives(program) for name, program in wanted.items()}
@@ -81,11 +83,12 @@ class DefaultSchedules:
         made = _make_defaults(static, chosen, _Choices(chosen))
         for name, program in wanted.items():
             parts = [(sizes, made[name, k]) for k, sizes in enumerate(sized[name])]
-            known[keys[name]] = _combined(program, parts, chosen)
+            known[keys[name]] = plain[name], _combined(program, parts, chosen)
+        found = {name: known[key] for name, key in keys.items()}
         return {
             name: rename_to_original(functions[name], scheduled)
-            for name, key in keys.items()
-            if (scheduled := known[key]) is not None
+            for name, (program, scheduled) in found.items()
+            if scheduled is not None and structural_equal(program, plain[name])
         }
 
 

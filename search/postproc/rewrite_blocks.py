@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING
 
@@ -20,7 +19,7 @@ from tensorir.nodes.stmt import Block, ForKind
 from tensorir.rewriting.visit import uses_var
 
 if TYPE_CHECKING:
-    from search.task import Task
+    pass
 
 
 class RewriteReductionBlock(Postproc):
@@ -115,10 +114,6 @@ class RewriteTensorize(Postproc):
 
     def __init__(self, vectorize_init_loop: bool = False) -> None:
         self.vectorize_init_loop = vectorize_init_loop
-        self._logger = logging.getLogger("tensorir.search")
-
-    def _initialize_with_tune_context(self, context: Task) -> None:
-        self._logger = context.logger
 
     def apply(self, sch: Schedule) -> bool:
         """Rewrite every annotated block, inner ones first."""
@@ -140,7 +135,7 @@ class RewriteTensorize(Postproc):
             sch.tensorize(block, intrin)
         except ScheduleError as error:
             name, reason = sch.get(block).name_hint, refusal_reason(error)
-            self._logger.warning("Block %s is not replaced by %s: %s", name, intrin, reason)
+            self._task_logger().warning("Block %s is not replaced by %s: %s", name, intrin, reason)
 
 
 def _annotated_blocks(state: ScheduleState, sref: StmtSRef) -> Iterator[Block]:

@@ -202,7 +202,9 @@ class MultiLevelTiling(ScheduleRule):
                 slots, most = self.r_indices, self.max_innermost_steps
             else:
                 continue
-            for slot, part in zip(slots, self.split(state, loop, len(slots), most), strict=False):
+            parts = self.split(state, loop, len(slots), most)
+            assert len(parts) in (1, len(slots))
+            for slot, part in zip(slots, parts, strict=False):
                 tiles[slot].append(part)
         sch.reorder(*itertools.chain.from_iterable(tiles))
         state.tiles = tiles
@@ -221,8 +223,8 @@ class MultiLevelTiling(ScheduleRule):
     def split(self, state: TilingState, loop: LoopRV, parts: int, most: int | None) -> list[LoopRV]:
         """Split a loop of the tiled block by sampled factors; return the parts, outermost first.
 
-        The innermost part has at most `most` iterations. If there are fewer parts than `parts`, the
-        loop has none in the inner tile levels.
+        The innermost part has at most `most` iterations. A single part instead of `parts` is in the
+        outermost tile level.
         """
         if parts == 1:
             return [loop]

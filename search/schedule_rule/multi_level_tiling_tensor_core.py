@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from codegen.target.tensor_cores import fragment_bytes
 from schedule import BlockRV, LoopRV, Schedule, ScheduleError
@@ -34,10 +33,7 @@ from tensorir.nodes.expr import IntImm, PrimExpr, Var
 from tensorir.nodes.ops import floordiv, floormod
 from tensorir.nodes.stmt import Block, BufferStore
 from tensorir.tensor_intrin import TensorIntrin
-from tensorir.tensor_intrin.tensor_core import DTYPES
-
-if TYPE_CHECKING:
-    from search.task import Task
+from tensorir.tensor_intrin.tensor_core import NAMES
 
 _KEYS: Final = ("init", "load_a", "load_b", "compute", "store")
 _ROW_FACTOR: Final = 32
@@ -51,8 +47,7 @@ def intrin_group(factors: str, sums: str, *, transposed: bool = False) -> dict[s
 
     Shared memory is of scope `shared.dyn`; `transposed` means a right factor `B[j, k]`.
     """
-    name_of = {dtype: name for name, dtype in DTYPES.items()}
-    short, wide, trans = name_of[factors], name_of[sums], "_trans" if transposed else ""
+    short, wide, trans = NAMES[factors], NAMES[sums], "_trans" if transposed else ""
     size = "16x16x16"
     return {
         "init": f"wmma_fill_{size}_{wide}",
@@ -64,7 +59,7 @@ def intrin_group(factors: str, sums: str, *, transposed: bool = False) -> dict[s
 
 
 class _Group:
-    """A group of intrinsics: their names, and what the one that computes requires."""
+    """A group of intrinsics, with the operands that its product requires."""
 
     def __init__(self, names: Mapping[str, str]) -> None:
         if set(names) != set(_KEYS):
@@ -192,11 +187,6 @@ class MultiLevelTilingTensorCore(MultiLevelTiling):
         self.intrin_groups = [dict(group) for group in intrin_groups]
         self.use_software_pipeline = use_software_pipeline
         self._groups = [_Group(group) for group in intrin_groups]
-        self._logger = logging.getLogger("tensorir.search")
-
-    def _initialize_with_tune_context(self, context: Task) -> None:
-        super()._initialize_with_tune_context(context)
-        self._logger = context.logger
 
     def apply(self, sch: Schedule, block: BlockRV) -> list[Schedule]:
         """Return a design for each group of intrinsics that fits."""
@@ -214,8 +204,7 @@ class MultiLevelTilingTensorCore(MultiLevelTiling):
         axes = matrix_axes(block.block)
         if gpu is None or axes is None:
             return []
-        known = {DataType(DTYPES[name]) for name in gpu.tensor_core_dtypes}
-        if axes.loads[0].buffer.dtype not in known:
+        if NAMES.get(str(axes.loads[0].buffer.dtype)) not in gpu.tensor_core_dtypes:
             return []
         return [(group, axes) for group in self._groups if group.fits(block.block, axes)]
 
@@ -358,7 +347,7 @@ class MultiLevelTilingTensorCore(MultiLevelTiling):
 
     def _log(self, sch: Schedule, block: BlockRV, reason: str) -> None:
         name = sch.get(block).name_hint
-        self._logger.debug("Block %s is not tiled for tensor cores: %s", name, reason)
+        self._task_logger().debug("Block %s is not tiled for tensor cores: %s", name, reason)
 
 
 def row_offset(dtype: DataType) -> int:
@@ -367,8 +356,7 @@ def row_offset(dtype: DataType) -> int:
     The rows of a tile begin at multiples of the bytes of a fragment (`fragment_bytes`), and vectors
     of 16 bytes are stored to them.
     """
-    names = {full: name for name, full in DTYPES.items()}
-    nbytes = max(_ROW_OFFSET_BYTES, fragment_bytes("a", names[str(dtype)]))
+    nbytes = max(_ROW_OFFSET_BYTES, fragment_bytes("a", NAMES[str(dtype)]))
     return nbytes // dtype.nbytes
 
 

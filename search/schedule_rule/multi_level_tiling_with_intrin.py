@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -415,10 +414,9 @@ class MultiLevelTilingWithIntrin(MultiLevelTiling):
         self.other_sign = other_sign
         self._intrin = intrin
         self._refusal: str | None = None
-        self._logger = logging.getLogger("tensorir.search")
 
     def _initialize_with_tune_context(self, context: Task) -> None:
-        self._logger = context.logger
+        super()._initialize_with_tune_context(context)
         if context.target is not None:
             self._refusal = refusal_of(self._intrin.impl, context.target)
 
@@ -462,6 +460,6 @@ class MultiLevelTilingWithIntrin(MultiLevelTiling):
         return [state]
 
     def _log(self, sch: Schedule, block: BlockRV, reason: str) -> None:
-        self._logger.debug(
+        self._task_logger().debug(
             "Block %s is not tiled for %s: %s", sch.get(block).name_hint, self.intrin_name, reason
         )

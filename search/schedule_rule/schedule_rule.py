@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, ClassVar, Final
@@ -91,13 +90,12 @@ class ApplyCustomRule(ScheduleRule):
 
     def __init__(self) -> None:
         self._keys: tuple[str, ...] | None = None
-        self._logger = logging.getLogger("tensorir.search")
 
     def _initialize_with_tune_context(self, context: Task) -> None:
         if context.target is None:
             raise TuningError("ApplyCustomRule needs a task with a target")
+        super()._initialize_with_tune_context(context)
         self._keys = context.target.keys
-        self._logger = context.logger
 
     def apply(self, sch: Schedule, block: BlockRV) -> list[Schedule]:
         """Return the designs of the custom rule that the block names."""
@@ -110,7 +108,7 @@ class ApplyCustomRule(ScheduleRule):
         for name in names:
             if name in _rules:
                 return _rules[name](sch, block)
-        self._logger.warning(
+        self._task_logger().warning(
             "No custom rule for block %r: none of %s is registered", sch.get(block).name_hint, names
         )
         sch.unannotate(block, SCHEDULE_RULE)

@@ -130,7 +130,7 @@ class Ledger:
                 copied.cells[copied.cell] = copied.value
 
     def running(self, node: s.Stmt, run: Run) -> Run:
-        """Return a closure that runs a statement, and says which it is."""
+        """Return a closure that runs a statement, which errors then show."""
 
         def noted(env: Env) -> None:
             self.statement = node

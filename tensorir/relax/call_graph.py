@@ -17,7 +17,7 @@ from tensorir.nodes.expr import Call, GlobalVar
 from tensorir.nodes.node import Node
 from tensorir.relax import expr as g
 from tensorir.relax.calls import COPY_INTO, VIEW, called_graph
-from tensorir.relax.function import Function
+from tensorir.relax.function import Function, graph_functions
 from tensorir.rewriting.visit import walk
 
 
@@ -36,6 +36,12 @@ def call_sites(func: BaseFunc | None) -> Counter[str]:
             if isinstance(node, GlobalVar):
                 found[node.name] += 1
     return found
+
+
+def graph_calls(mod: IRModule) -> Iterator[g.GraphCall]:
+    """Yield the calls in the graph functions of a module."""
+    for func in graph_functions(mod).values():
+        yield from (node for node in walk(func.body) if isinstance(node, g.GraphCall))
 
 
 def callees(func: BaseFunc | None) -> list[str]:

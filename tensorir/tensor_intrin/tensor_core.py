@@ -30,6 +30,8 @@ DTYPES: Final = {
     "s32": "int32",
 }
 """The dtypes by the names that instructions have for them."""
+NAMES: Final = {dtype: name for name, dtype in DTYPES.items()}
+"""The names of instructions by dtype."""
 
 
 class _Tile(NamedTuple):
