@@ -35,7 +35,7 @@ from codegen.machine.kernels import (
     multiply_adds,
     symbol,
 )
-from codegen.machine.speed import MachineSpeed
+from codegen.machine.speed import MOST_FORK, MachineSpeed
 from codegen.runtime.host_features import prepare_host, why_not_here
 from codegen.runtime.jit import load_own
 from codegen.runtime.openmp import runtime, symbol_addresses
@@ -185,6 +185,7 @@ def measure(target: Target) -> MachineSpeed:
     for _ in range(_ROUNDS):
         for name, probe in probes.items():
             times[name] = min(times[name], probe.run(loops))
+    fork = times.get("fork", 0.0)
     return MachineSpeed(
         vector_bits=target.vector_bits,
         clock=1 / times["clock"],
@@ -197,7 +198,7 @@ def measure(target: Target) -> MachineSpeed:
             # Their cache lines are loaded from the second cache.
             max(0.0, times["most"] - times["few"] - 64 * (times["l2"] - times["l1"])),
         ),
-        fork_seconds=times.get("fork", 0.0),
+        fork_seconds=fork if fork <= MOST_FORK else 0.0,
     )
 
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 _SLACK: Final = 1.2
 """The tolerated factor by which a larger memory may seem faster, on a busy machine."""
-_MOST_FORK: Final = 5e-5
+MOST_FORK: Final = 5e-5
 """The maximum seconds of an empty parallel loop; on a busy machine a thread of it waits longer."""
 _LIMITS: Final = {
     "clock": (2e8, 1e10),
@@ -44,7 +44,7 @@ class MachineSpeed:
     the second TLB."""
     fork_seconds: float
     """The seconds of an empty parallel loop on all cores of this machine with running threads; 0 on
-    a single core, or without an OpenMP runtime."""
+    a single core, without an OpenMP runtime, or if other programs used the cores."""
 
     @property
     def peak_flops(self) -> float:
@@ -93,7 +93,7 @@ class MachineSpeed:
                 return f"a larger memory was read at {far:.3g} bytes/s, a smaller one at {near:.3g}"
         if not all(0 <= cycles <= 1000 for cycles in self.page_cycles):
             return f"loads from other pages took {self.page_cycles} cycles more"
-        if not 0 <= self.fork_seconds <= _MOST_FORK:
+        if not 0 <= self.fork_seconds <= MOST_FORK:
             return f"an empty parallel loop took {self.fork_seconds:.3g} s"
         return None
 

@@ -100,6 +100,22 @@ def test_several_cores_tell_what_a_parallel_loop_costs(
     assert "an empty parallel loop took 0.0002 s" in str(busy.implausible())
 
 
+@pytest.mark.usefixtures("here")
+def test_on_a_busy_machine_the_cost_of_a_parallel_loop_is_unknown(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seconds = MadeUpLoops.seconds
+
+    def busy(self: MadeUpLoops, name: str, *args: int) -> float:
+        return seconds(self, name, *args) * (100 if name == "fork" else 1)
+
+    monkeypatch.setattr(MadeUpLoops, "seconds", busy)
+    monkeypatch.setattr("codegen.machine.measure._sharing_cores", lambda: 4)
+    speed = measure(AVX2)
+    assert speed.fork_seconds == 0
+    assert speed.implausible() is None
+
+
 def test_a_target_that_does_not_run_here_is_not_measured() -> None:
     target = ARM if why_not_here(ARM) else AVX2
     with pytest.raises(
