@@ -15,8 +15,8 @@ from search.reports.profiler import Profiler
 from search.reports.report import NOT_BEGUN, TIME_OVER
 from search.run import Run
 from search.runner import RunnerResult
-from search.runner.measure_candidate import describe_candidates
-from search.runs.measuring import Batch
+from search.runner.measure_candidate import MeasureCandidate, describe_candidates
+from search.runs.measuring import Batch, disturbs_measuring
 from search.runs.name_winner import name_winners, report_of_run
 from search.runs.next_batch import learn_from_records, next_batch
 from search.runs.note_trial import (
@@ -66,6 +66,8 @@ class _Search:
         self.run = run
         self.pending: dict[TaskState, Batch] = {}
         """The batches that are being built and measured, in the order in which they were sent."""
+        self.send_seconds = 0.0
+        """The seconds of choosing the last batch and of starting its builds."""
         self.patience = Patience(run.config.early_stopping)
 
     def tune(self) -> None:
@@ -97,14 +99,13 @@ class _Search:
         """Send one batch after another; return True if time ran out before the trials."""
         run = self.run
         trials_left = run.config.most_trials - sum(task.trials_before for task in run.tasks)
-        send_seconds = 0.0  # the seconds of the previous batch estimate those of the next one
         while trials_left > 0:
             self.join_before_choosing()
             index = run.scheduler.next_task_id()
             if index < 0:
                 break
             task = run.tasks[index]
-            if not run.budget.has_time_for(send_seconds + _usual_trial_seconds(run)):
+            if not run.budget.has_time_for(self.send_seconds + _usual_trial_seconds(run)):
                 _log_time_over(run)
                 return True
             if self.patience.is_over:
@@ -117,10 +118,7 @@ class _Search:
                 _end(run, task)
                 continue
             run.log.debug('TaskScheduler picks Task #%d: "%s"', index, task.ctx.task_name)
-            began = time.monotonic()
-            with run.isolate_failure(task):
-                trials_left -= self.send(task, trials_left)
-            send_seconds = time.monotonic() - began
+            trials_left -= self.send(task, trials_left)
         return False
 
     def join_before_choosing(self) -> None:
@@ -138,20 +136,31 @@ class _Search:
     def send(self, task: TaskState, most: int) -> int:
         """Start to build the next batch of a task, up to `most` trials; return their number.
 
-        A task without another candidate ends.
+        A task without another candidate ends. Pending batches are measured before the builds start,
+        if builds would disturb measurements.
         """
         run = self.run
-        candidates = next_batch(run, task, most)
+        candidates: list[MeasureCandidate] = []
+        began = time.monotonic()
+        with run.isolate_failure(task):
+            candidates = next_batch(run, task, most)
+        self.send_seconds = time.monotonic() - began
         if not candidates:
             _end(run, task)
             return 0
-        task.batches += 1
-        run.progress.phase(f"building {len(candidates)} candidates")
-        run.log.debug("Sending %d sample(s) to builder", len(candidates))
-        self.pending[task] = Batch(task, candidates, run.builder, run.runner)
-        if most > len(candidates) and run.cost_model is not None:
-            run.cost_model.warm_up()  # while the builder works: another batch follows
-        return len(candidates)
+        if disturbs_measuring(task, run.runner):
+            for other in list(self.pending):
+                self.join(other)
+        began = time.monotonic()
+        with run.isolate_failure(task):
+            task.batches += 1
+            run.progress.phase(f"building {len(candidates)} candidates")
+            run.log.debug("Sending %d sample(s) to builder", len(candidates))
+            self.pending[task] = Batch(task, candidates, run.builder, run.runner)
+            if most > len(candidates) and run.cost_model is not None:
+                run.cost_model.warm_up()  # while the builder works: another batch follows
+        self.send_seconds += time.monotonic() - began
+        return len(candidates) if task in self.pending else 0
 
     def join(self, task: TaskState) -> None:
         """Measure the pending batch of a task, if there is one, and learn from it.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final, NoReturn
 
@@ -50,7 +50,11 @@ class PreparedCall:
 
     def flush_non_first(self) -> None:
         """Drop the argument arrays, except the first, from all caches (x86 only)."""
-        flush_views(self._bound.views[1:])
+        self.flush(range(1, len(self._bound.views)))
+
+    def flush(self, positions: Iterable[int]) -> None:
+        """Drop the arguments at these positions from all caches (x86 only)."""
+        flush_views(self._bound.views[k] for k in positions)
 
 
 class Function:

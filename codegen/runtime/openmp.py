@@ -57,6 +57,14 @@ def _short_spinning() -> Iterator[None]:
         del os.environ[_SPIN_COUNT]
 
 
+def wake_threads(count: int) -> None:
+    """Wake this number of threads, which wait for a parallel loop for a while before they sleep."""
+    library = runtime()
+    if library is not None:
+        nothing = ctypes.CDLL(None).free  # of a null pointer
+        library.GOMP_parallel(nothing, None, count, 0)
+
+
 def symbol_addresses() -> dict[str, int]:
     """Return the addresses of the runtime's entry points; all 0 without a runtime."""
     library = runtime()

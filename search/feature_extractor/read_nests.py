@@ -33,7 +33,7 @@ from search.space_generator.vector_lanes import update_stores
 from tensorir.comparison.equal import structural_equal
 from tensorir.function import IRModule
 from tensorir.indices.accesses import common_prefix, placed_statements
-from tensorir.memory.layout_rewrite import LAYOUT_FREE_BUFFERS
+from tensorir.memory.layout_rewrite import layout_free_positions
 from tensorir.nodes import expr as e
 from tensorir.nodes.buffer import Buffer
 from tensorir.nodes.expr import BufferLoad, Call, IntImm, IterVar, PrimExpr, Var
@@ -140,8 +140,8 @@ def accessed_buffers(mod: IRModule) -> list[Buffer]:
 def _read(mod: IRModule) -> _Reader:
     reader = _Reader()
     for func in mod.prim_funcs().values():
-        weights = func.attrs.get(LAYOUT_FREE_BUFFERS, ())
-        reader.free.update(func.buffer_map[func.params[int(k)]] for k in weights)
+        weights = layout_free_positions(func)
+        reader.free.update(func.buffer_map[func.params[k]] for k in weights)
         reader.read(func.body)
     return reader
 

@@ -34,6 +34,7 @@ from search.search_strategy.initial_schedules import InitialSchedules
 from search.space_generator.restricted_space import ConstraintFunction
 from search.space_generator.space_generator import SpaceArg
 from tensorir.function import BaseFunc, IRModule, PrimFunc
+from tensorir.memory.layout_rewrite import layout_free_positions
 
 logger = logging.getLogger("tensorir.search")
 
@@ -148,6 +149,9 @@ def tune_model(
         for_check = _CHECK_SECONDS * len(mod.prim_funcs()) if check else 0.0
         is_short = config.max_seconds is not None and for_check > _MOST_OF_TIME * config.max_seconds
         after = 0.0 if is_short else for_check
+        cold = _weights_are_cold(tasks)
+        for context in contexts:
+            context.weights_are_cold = cold
         run = stack.enter_context(
             Run.open(contexts, weights, work_dir, config, began=began, seconds_after=after)
         )
@@ -171,6 +175,22 @@ def _add_default_schedules(contexts: Sequence[TuneContext]) -> None:
         for ctx in contexts:
             trace = traces.get(ctx.task_name)
             ctx.default_traces = () if trace is None else (trace,)
+
+
+def _weights_are_cold(tasks: Sequence[ExtractedTask]) -> bool:
+    """Return True if the caches of the cores cannot keep the weights from call to call of a model.
+
+    Kernels are timed like that for targets whose caches can be emptied (x86).
+    """
+    target = tasks[0].target
+    if target.gpu is not None or target.architecture != "x86_64":
+        return False
+    nbytes = 0.0
+    for task in tasks:
+        func = task.mod.prim_func("main")
+        arguments = ArgInfo.from_prim_func(func)
+        nbytes += task.weight * sum(arguments[k].nbytes for k in layout_free_positions(func))
+    return nbytes > target.caches.l2 * (target.num_cores or 1)
 
 
 def _check(run: Run, mod: IRModule, target: Target, is_wanted: bool) -> None:

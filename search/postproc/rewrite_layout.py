@@ -8,7 +8,7 @@ from search.postproc.postproc import Postproc, functions_with_blocks
 from search.space_generator.suggested_layout import last_read, read_index, suggested_layout
 from tensorir.comparison.equal import expr_deep_equal
 from tensorir.indices.index_map import IndexMap
-from tensorir.memory.layout_rewrite import LAYOUT_FREE_BUFFERS, LAYOUT_REWRITE_PREPROC
+from tensorir.memory.layout_rewrite import LAYOUT_REWRITE_PREPROC, layout_free_positions
 from tensorir.nodes.buffer import Buffer
 from tensorir.nodes.expr import Var
 from tensorir.nodes.node import Node
@@ -51,8 +51,7 @@ class RewriteLayout(Postproc):
 def layout_free_buffers(sch: Schedule, name: str) -> list[Buffer]:
     """Return the buffers of a function that may have any layout."""
     func = sch.state.func(name)
-    positions = func.attrs.get(LAYOUT_FREE_BUFFERS, ())
-    buffers = [func.buffer_map[func.params[int(k)]] for k in positions]
+    buffers = [func.buffer_map[func.params[k]] for k in layout_free_positions(func)]
     for sref in sch.state.blocks(name):
         buffers.extend(sref.block.annotations.get(_PLACEHOLDERS, ()))
     return list(dict.fromkeys(buffers))

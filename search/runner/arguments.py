@@ -21,6 +21,7 @@ from search.errors import TuningError
 from search.kinds import suggestion
 from search.runner.argument_values import USUAL, Values, argument_values
 from tensorir.function import IRModule, PrimFunc
+from tensorir.memory.layout_rewrite import layout_free_positions
 from tensorir.nodes.dtype import DataType
 from tensorir.nodes.expr import (
     BufferLoad,
@@ -65,16 +66,22 @@ class ProgramFacts:
     """
     values: Mapping[int, Values] = field(default_factory=dict)
     """The values of the arguments that select accessed elements, by their positions."""
+    cold: tuple[int, ...] = ()
+    """The positions of the arguments that are not in the caches when the program is called."""
 
     @staticmethod
-    def of(mod: IRModule) -> ProgramFacts:
-        """Return the facts of an unscheduled program, a module with one function over buffers."""
+    def of(mod: IRModule, cold_weights: bool = False) -> ProgramFacts:
+        """Return the facts of an unscheduled program, a module with one function over buffers.
+
+        With `cold_weights`, the parameters that may have any layout are not in the caches.
+        """
         functions = list(mod.prim_funcs().values())
         bodies = [node for func in functions for node in walk(func.body)]
         return ProgramFacts(
             not any(_has_load(e) for node in bodies for e in _positions(node)),
             8 * _unit_roundoff(bodies) * math.sqrt(_roundings(bodies)),
             argument_values(functions[0]) if len(functions) == 1 else {},
+            layout_free_positions(functions[0]) if cold_weights else (),
         )
 
 

@@ -6,7 +6,7 @@ import math
 import signal
 import statistics
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 import codegen
 from codegen import AssertionFailedError, Device, LinkError, Module, Target
+from codegen.runtime.openmp import wake_threads
 from codegen.target import host
 from search.arg_info import TensorInfo
 from search.builder.core_split import CoreSplit
@@ -126,6 +127,7 @@ def measure(
         if f_run_evaluator is not None:
             found = f_run_evaluator(module, device, config, list(sets))
             return RunnerResult(tuple(map(float, found)))
+        cold = () if entry.facts is None else entry.facts.cold
         seconds: list[float] = []
         for number, arrays in enumerate(sets):
             placed = _placed(arrays, infos, device)
@@ -137,7 +139,8 @@ def measure(
                 if wrong is not None:
                     text = f"LocalRunner: Wrong result, {wrong}"
                     return RunnerResult(error_msg=text, stage="check")
-            seconds += times(call, config, first, best or math.inf)
+            chill = partial(_chill, call, cold, module.target.num_cores or 1) if cold else None
+            seconds += times(call, config, first, best or math.inf, chill)
         joules = None
         if config.energy:
             joules = joules_per_call(call, statistics.median(seconds), EnergyMeter())
@@ -145,6 +148,12 @@ def measure(
     finally:
         if f_cleanup is not None:
             f_cleanup()
+
+
+def _chill(call: codegen.PreparedCall, cold: Sequence[int], threads: int) -> None:
+    """Drop arguments from the caches, and wake the threads, which sleep after that."""
+    call.flush(cold)
+    wake_threads(threads)
 
 
 def _placed(arrays: Sequence[Any], infos: Sequence[TensorInfo], device: Device) -> Sequence[Any]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
@@ -74,7 +74,11 @@ def first_call_limit(best: float | None) -> float | None:
 
 
 def times(
-    call: PreparedCall, config: EvaluatorConfig, first: float, best: float = math.inf
+    call: PreparedCall,
+    config: EvaluatorConfig,
+    first: float,
+    best: float = math.inf,
+    before: Callable[[], object] | None = None,
 ) -> list[float]:
     """Return `config.repeat` times per call in seconds; the first call took `first`.
 
@@ -82,9 +86,12 @@ def times(
     ignores interruptions. While the slices of a candidate that may be the best differ much, it is
     timed up to twice as long. Timing stops once a candidate is certainly slower than `best`
     seconds: after n slices, if the fastest slice is 1 + 1/n times slower. A long first call counts
-    as a slice.
+    as a slice. `before` is called before each slice, which is then one call.
     """
     results: list[float] = []
+    at_once = 1
+    if config.enable_cpu_cache_flush:
+        before, at_once = call.flush_non_first, config.number
     wanted = config.min_repeat_ms * 1e-3
     per_call = first
     for number in range(config.repeat):
@@ -97,11 +104,11 @@ def times(
             may_extend = len(slices) < _FEW or spent < _LONGEST * wanted
             if enough and not (may_extend and _noisy_rival(slices, best)):
                 break
-            if config.enable_cpu_cache_flush:
+            if before is not None:
                 if len(slices) >= _MOST_SLICES:
                     break
-                call.flush_non_first()
-                count = config.number
+                before()
+                count = at_once
             else:
                 share = wanted / _SLICES / per_call if per_call > 0 else config.number * 1.618
                 count = max(1 if per_call >= _LONG else config.number, min(int(share), 1 << 30))

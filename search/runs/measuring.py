@@ -43,17 +43,14 @@ class Batch:
         builder: Builder,
         runner: Runner,
     ) -> None:
-        target = task.ctx.known_target
         self.candidates = list(candidates)
         self.runner_futures = [
             RunnerFuture.on_demand(partial(self._measure, k)) for k in range(len(self.candidates))
         ]
         self._task = task
         self._runner = runner
-        cores = host.physical_cores()
-        self._overlaps = (
-            cores > 1 and runner.may_overlap(target) and task.is_faster_side_by_side(cores)
-        )
+        target = task.ctx.known_target
+        self._overlaps = _builds_beside(task, runner)
         builder.beside_measuring = self._overlaps
         programs = [BuilderInput(candidate.sch.mod, target) for candidate in self.candidates]
         if task.reference is None:
@@ -108,6 +105,18 @@ class Batch:
                 f"unscheduled:\n{result.error_msg}"
             )
         return result.artifact_path
+
+
+def disturbs_measuring(task: TaskState, runner: Runner) -> bool:
+    """Return True if nothing may be measured while the candidates of a task are built."""
+    return not runner.takes_batches and not _builds_beside(task, runner)
+
+
+def _builds_beside(task: TaskState, runner: Runner) -> bool:
+    """Return True if candidates are built on some cores while others are measured."""
+    cores = host.physical_cores()
+    may = cores > 1 and runner.may_overlap(task.ctx.known_target)
+    return may and task.is_faster_side_by_side(cores)
 
 
 def runner_input(

@@ -24,7 +24,7 @@ from tensorir.arith import Analyzer
 from tensorir.comparison.equal import expr_deep_equal
 from tensorir.function import PrimFunc
 from tensorir.indices.index_map import IndexMap
-from tensorir.memory.layout_rewrite import LAYOUT_FREE_BUFFERS, LAYOUT_REWRITE_PREPROC
+from tensorir.memory.layout_rewrite import LAYOUT_REWRITE_PREPROC, layout_free_positions
 from tensorir.nodes.buffer import Buffer, Range
 from tensorir.nodes.dtype import DataType
 from tensorir.nodes.expr import BufferLoad, Cast, FloorMod, IntImm, IterVar, PrimExpr, Var
@@ -304,7 +304,7 @@ def repack(sch: Schedule, block: BlockRV, operand: Repacked) -> None:
         return
     copy = sch.cache_read(block, index, "global")
     func = sch.state.func(sch.state.func_name_of(sch.get_sref(block)))
-    free = [int(k) for k in func.attrs.get(LAYOUT_FREE_BUFFERS, ())]
+    free = layout_free_positions(func)
     if any(func.buffer_map.get(func.params[k]) is operand.buffer for k in free):
         sch.annotate(copy, LAYOUT_REWRITE_PREPROC, True)
     if operand.dtype is not operand.buffer.dtype:

@@ -29,6 +29,11 @@ LAYOUT_REWRITE_PREPROC: Final = "meta_schedule.layout_rewrite_preproc"
 """An annotation, true on a block that converts a weight to another layout."""
 
 
+def layout_free_positions(func: PrimFunc) -> tuple[int, ...]:
+    """Return the positions of the parameters whose layout may change."""
+    return tuple(int(k) for k in func.attrs.get(LAYOUT_FREE_BUFFERS, ()))
+
+
 class LayoutRewrite(NamedTuple):
     """A parameter, by its position, and the loop nest that copies it to another layout."""
 

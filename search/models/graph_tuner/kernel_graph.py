@@ -26,7 +26,7 @@ from search.space_generator.suggested_layout import (
 from tensorir.errors import IRValueError
 from tensorir.function import IRModule, PrimFunc
 from tensorir.indices.index_map import IndexMap
-from tensorir.memory.layout_rewrite import LAYOUT_FREE_BUFFERS
+from tensorir.memory.layout_rewrite import layout_free_positions
 from tensorir.nodes.buffer import Buffer
 from tensorir.nodes.expr import GlobalVar, IntImm
 from tensorir.nodes.node import Node
@@ -142,11 +142,6 @@ def _access(sch: Schedule, buffer: Buffer) -> tuple[str, tuple[str, int]]:
     raise TuningError(f"no block reads or writes {buffer.name}, so it keeps its layout")
 
 
-def free_positions(func: PrimFunc) -> set[int]:
-    """Return the parameters with any layout, by `layout_free_buffers` of a kernel."""
-    return {int(k) for k in func.attrs.get(LAYOUT_FREE_BUFFERS, ())}
-
-
 @dataclass(frozen=True, eq=False)
 class KernelCall:
     """A `call_tir` of a kernel whose parameters are arrays of fixed shapes."""
@@ -258,7 +253,7 @@ class KernelGraph:
             return None
         if any(fixed_shape(buffer) is None for buffer in func.buffer_map.values()):
             return None
-        free = free_positions(func)
+        free = layout_free_positions(func)
         slots = [
             position
             for position, arg in enumerate(call.args)

@@ -80,6 +80,14 @@ def test_the_arguments_leave_the_caches_before_each_slice() -> None:
     assert call.flushed == 5
 
 
+def test_a_call_on_cold_arguments_is_timed_alone() -> None:
+    call, chilled = Call(1e-4), itertools.count()
+    config = EvaluatorConfig(number=3, min_repeat_ms=1)
+    assert times(call, config, 1e-4, before=lambda: next(chilled)) == [1e-4]  # type: ignore[arg-type]
+    assert call.batches == [1] * 10
+    assert next(chilled) == 10
+
+
 def test_a_flushed_argument_is_read_from_memory_again() -> None:
     module = codegen.build(programs.reads_much, "llvm -num-cores=1")
     call = module["main"].prepare(codegen.empty((1,)), codegen.empty((1 << 18,)))
