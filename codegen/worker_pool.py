@@ -81,7 +81,7 @@ class WorkerPool:
 
     Each process calls `initializer` once, after it has imported the module of `loads`, a function
     that the jobs will call. A process that dies or overruns its time is replaced, immediately with
-    `spare`: then each worker has a second process that waits idle, started after the first job.
+    `spare`: then each worker has a second process that waits idle, started when the first is up.
     Processes start on the cores `cores`, where the system can bind them.
     """
 
@@ -98,21 +98,22 @@ class WorkerPool:
         self._crew = _Crew(start, spare)
         self._finalizer = weakref.finalize(self, self._crew.stop)
 
-    def submit(self, job: Job, timeout_sec: float) -> Future[Outcome]:
+    def submit(self, job: Job, timeout_sec: float, alone: bool = False) -> Future[Outcome]:
         """Queue a job and return at once; the time limit starts when a worker has the job.
 
+        A job that measures `alone` waits until the spare process has started, which takes a core.
         The future raises WorkerError if no worker can be started. Raises WorkerError if the job
         cannot be pickled.
         """
-        task = _Task(_pickle(job), timeout_sec)
+        task = _Task(_pickle(job), timeout_sec, alone)
         with self._crew.changed:
             self._crew.todo.append(task)
             self._crew.hire(min(self.size, self._crew.unfinished))
         return task.future
 
-    def run(self, jobs: Sequence[Job], timeout_sec: float) -> list[Outcome]:
+    def run(self, jobs: Sequence[Job], timeout_sec: float, alone: bool = False) -> list[Outcome]:
         """Do the jobs and return their outcomes in order; see `submit`."""
-        futures = [self.submit(job, timeout_sec) for job in jobs]
+        futures = [self.submit(job, timeout_sec, alone) for job in jobs]
         try:
             return [future.result() for future in futures]
         except BaseException:  # an interrupted job would run next to the following jobs
@@ -143,6 +144,7 @@ class WorkerPool:
 class _Task:
     message: bytes
     timeout_sec: float
+    alone: bool
     future: Future[Outcome] = field(default_factory=Future)
 
     def settle(self, outcome: Outcome | WorkerError) -> None:
@@ -260,13 +262,12 @@ class _Member(threading.Thread):
             worker = self._ready_worker()
             if worker is None or task.future.done():
                 break
+            if task.alone and self._spare is not None:
+                self._spare.is_up()
             outcome = worker.do(task.message, task.timeout_sec)
         with self._crew.changed:
             self.task = None
         task.settle(outcome)
-        if self._crew.spare and not self._crew.stopping:
-            self._replace_dead()
-            self._spare = self._spare or self._crew.start()
 
     def _replace_dead(self) -> None:
         if self._worker is not None and not self._worker.alive:
@@ -282,6 +283,9 @@ class _Member(threading.Thread):
             self._worker = self._worker or self._crew.start()
             self._end_if_stopping()
             if self._worker.is_up():
+                if self._crew.spare and self._spare is None:
+                    self._spare = self._crew.start()
+                    self._end_if_stopping()
                 return self._worker
         raise WorkerError(
             "a worker process was killed before it had a job, "

@@ -52,7 +52,7 @@ class CostModel(Named, ABC):
         return True
 
     def warm_up(self) -> None:
-        """Start to load the modules for training in the background, during the first batch."""
+        """Load the modules for training, while the first batch is built."""
 
     def knows(self, context: Task, trace: Trace) -> bool:
         """Return True if the model does not need the measurement of a trace.

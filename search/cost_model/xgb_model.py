@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
-import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
@@ -20,13 +18,11 @@ from search.cost_model.tree_ensemble import (
     TreeEnsemble,
     XGBConfig,
     average_peak,
-    check_xgboost,
     imported_xgboost,
     pairwise_accuracy,
 )
 from search.database.records import digest
 from search.database.target_key import target_key
-from search.errors import TuningError
 from search.feature_extractor import FeatureExtractor, PackedFeatures
 from search.lines import json_line
 from search.reports.profiler import Profiler
@@ -118,18 +114,11 @@ class XGBModel(CostModel):
         return self._is_due or bool(self._ensemble.members) or self.extractor.estimates
 
     def warm_up(self) -> None:
-        """Start to import XGBoost in the background, which takes about half a second.
+        """Import XGBoost, which takes about half a second.
 
-        Training waits for it, and reports a failed import. Raises TuningError if XGBoost is not
-        installed.
+        Raises TuningError if that is impossible.
         """
-        check_xgboost()
-
-        def load() -> None:
-            with contextlib.suppress(TuningError):
-                imported_xgboost()
-
-        threading.Thread(target=load, name="import of xgboost").start()
+        imported_xgboost()
 
     def knows(self, context: Task, trace: Trace) -> bool:
         """Return True if the model has a measurement of a trace."""

@@ -43,6 +43,8 @@ class Execution:
     """The iterations of the parallel loop [programs]."""
     fused: Array
     """The number of loops of several iterations in the parallel loop [programs]."""
+    threaded: Mask
+    """True for each loop [loops, programs] in the parallel loop."""
     register: int
     """The number of elements of the widest accessed type in a vector register; for an intrinsic,
     of the narrowest type."""
@@ -50,7 +52,7 @@ class Execution:
     def of_loops(self, places: Sequence[int]) -> Execution:
         """Return the execution of a nest of some of the loops."""
         at = list(places)
-        names = ("outer", "run", "inner", "lanes", "padded")
+        names = ("outer", "run", "inner", "lanes", "padded", "threaded")
         return replace(self, **{name: getattr(self, name)[at] for name in names})
 
     @property
@@ -88,10 +90,10 @@ def execution(
         if nest.kinds[place] is ForKind.UNROLLED:
             reduces = nest.drives[place] is Drives.REDUCTION
             (run if reduces else inner)[place] = nest.extents[place]
-    parallel = np.where(is_parallel, nest.extents, 1)
+    parallel = np.where(is_parallel, nest.extents, 1).prod(0)
     fused = (is_parallel & (nest.extents > 1)).sum(0)
     result = Execution(
-        nest.extents, run, inner, lanes, nest.extents, parallel.prod(0), fused, register
+        nest.extents, run, inner, lanes, nest.extents, parallel, fused, is_parallel, register
     )
     if nest.store.updates:
         tile_reduction(nest, result, is_parallel, vector_registers, updates_in_flight)

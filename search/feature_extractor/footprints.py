@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -9,7 +10,7 @@ import numpy as np
 
 from search.feature_extractor.execution import Execution
 from search.feature_extractor.machine import CACHE_LINE, PAGE, Machine
-from search.feature_extractor.nests import Array, Nest
+from search.feature_extractor.nests import Array, Mask, Nest
 
 CACHES: Final = slice(0, 3)
 """The caches among the levels."""
@@ -33,6 +34,23 @@ class Footprints:
     """The number of lines or pages that each level fetches [accesses, levels, programs]."""
     entries: Array
     """The number of times that the data in each level are replaced [levels, programs]."""
+    weights: list[ColdWeight]
+    """The weights that the nest loads."""
+
+
+@dataclass(slots=True)
+class ColdWeight:
+    """A weight, which is in no cache when a model calls a kernel."""
+
+    fetched: Array
+    """The lines that each cache fetches for that reason [caches, programs]."""
+    chunks: Array
+    """The parts of the weight that are used again before the next part is loaded [programs]."""
+    uses: Array
+    """The number of times that the iterations go over the weight [programs]."""
+    shares: Array
+    """The number of parts of the weight that different iterations of the parallel loop load
+    [programs]."""
 
 
 def footprints(nest: Nest, how: Execution, machine: Machine) -> Footprints:
@@ -88,8 +106,40 @@ def footprints(nest: Nest, how: Execution, machine: Machine) -> Footprints:
     # Data that fit are still in the cache when a kernel runs again.
     total = touched[:, -1, 0].sum(0)
     return Footprints(
-        tile[:, 0].sum(0) * line, tile[:, 2], total * line, lost, kept_entries + lost_entries
+        tile[:, 0].sum(0) * line,
+        tile[:, 2],
+        total * line,
+        lost,
+        kept_entries + lost_entries,
+        [
+            _cold_weight(touched[k, :, 0], kept[k, CACHES], still[k], loops, nest, how)
+            for k in range(1, len(found))
+            if nest.free[k]
+        ],
     )
+
+
+def _cold_weight(
+    touched: Array,
+    kept: Array,
+    still: Mask,
+    loops: Sequence[tuple[int, Array]],
+    nest: Nest,
+    how: Execution,
+) -> ColdWeight:
+    """Describe the first loads of a weight, from the lines that it has inside of each loop.
+
+    `kept` is the fraction that a cache would keep until the next call, `still` is True for loops
+    that use the same elements again.
+    """
+    lines = touched[-1]
+    chunk, uses = lines, np.ones(nest.count)
+    for depth, (place, trips) in reversed([*enumerate(loops)]):
+        again = still[place] & (trips > 1)
+        chunk = np.where(again, touched[depth], chunk)
+        uses = np.where(again, uses * trips, uses)
+    shares = np.where(how.threaded & ~still, nest.extents, 1).prod(0)
+    return ColdWeight(lines * kept, lines / np.maximum(1, chunk) * kept[-1], uses, shares)
 
 
 def _fraction_that_stays(full: Array) -> Array:

@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 
 from search.feature_extractor.execution import Execution, execution
-from search.feature_extractor.footprints import CACHES, PAGES, footprints
+from search.feature_extractor.footprints import CACHES, PAGES, ColdWeight, footprints
 from search.feature_extractor.machine import Machine
 from search.feature_extractor.nests import Array, Drives, Nest, Work
 
@@ -84,6 +84,8 @@ _STREAM_COST: Final = 0.2
 """The relative increase of fetch times past the first cache with each doubling of the streams: a
 vector-matrix product in memory takes 1.2, 1.25 and 2.9 times as long with 16, 32 and 4096
 interleaved rows."""
+_START_CYCLES: Final = 1500.0
+"""The cycles of the first load from memory in a new place, until prefetchers are ahead."""
 _FOLLOWED: Final = slice(1, 3)
 """The levels that prefetchers fill."""
 _MAX_COPIES: Final = 256
@@ -235,8 +237,10 @@ def _columns(nest: Nest, how: Execution, machine: Machine, fork_cycles: float) -
     fetching = np.array(machine.level_cycles)[:, None] * slowed.sum(0)
     lines, pages = fetching[CACHES].sum(0), fetching[PAGES].sum(0)
     fetch = _overlapped_time(lines, pages)
-    time = _overlapped_time(compute, fetch)
     busy = how.parallel / np.ceil(how.parallel / machine.cores)
+    time = _overlapped_time(compute, fetch)
+    for weight in touched.weights:
+        time = time + _first_loads(weight, compute, busy, machine)
     values = (
         _log(elements),
         _log(vector),
@@ -284,6 +288,19 @@ def _columns(nest: Nest, how: Execution, machine: Machine, fork_cycles: float) -
     for k, value in enumerate(values):
         columns[k] = value
     return StoreColumns(columns, time / busy + np.where(how.parallel > 1, fork_cycles, 0.0))
+
+
+def _first_loads(weight: ColdWeight, compute: Array, busy: Array, machine: Machine) -> Array:
+    """Return the cycles that the first loads of a weight add, on all `busy` cores.
+
+    A line is loaded for the computations of its first use only, and these wait for it. Prefetchers
+    start again in each part of the weight. Cores whose iterations need the same elements each load
+    them.
+    """
+    first = compute / weight.uses
+    fetching = np.asarray(machine.fetch_cycles) @ weight.fetched
+    waiting = _overlapped_time(first, fetching) - first
+    return (waiting + _START_CYCLES * weight.chunks) * np.maximum(1, busy / weight.shares)
 
 
 def _overlapped_time(*times: Array) -> Array:

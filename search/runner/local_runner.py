@@ -191,7 +191,7 @@ class LocalRunner(Runner):
         return known
 
     def _result(self, entry: RunnerInput, job: Job) -> RunnerResult:
-        (outcome,) = self._pool.run([job], self.timeout_sec)
+        (outcome,) = self._pool.run([job], self.timeout_sec, alone=entry.cores != 1)
         limit = first_call_limit(entry.best_seconds)
         if outcome.ended_by == signal.SIGPROF and limit is not None:
             return RunnerResult(run_secs=(limit,), seconds=outcome.seconds, stopped=True)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 import codegen
 from codegen import AssertionFailedError, Device, LinkError, Module, Target
-from codegen.runtime.openmp import wake_threads
+from codegen.runtime.openmp import spin_for_milliseconds, wake_threads
 from codegen.target import host
 from search.arg_info import TensorInfo
 from search.builder.core_split import CoreSplit
@@ -187,6 +187,7 @@ def _load(artifact_path: str, split: CoreSplit | None) -> Module:
     """Load an artifact and bind this process to the cores that its target measures on."""
     if split is not None:
         split.release()  # OpenMP uses the cores that it finds when it is loaded
+    spin_for_milliseconds()
     if Path(artifact_path).suffix == ".o":
         module = Module.from_object(Path(artifact_path).read_bytes())
     else:

@@ -41,6 +41,8 @@ class RunnerInput:
     """
     ends_hopeless: bool = True
     """False if every candidate is timed in full, regardless of the best time so far."""
+    cores: int | None = None
+    """The number of cores for which the artifact was built, None if it is not known."""
 
 
 @dataclass(frozen=True)

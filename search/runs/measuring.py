@@ -140,6 +140,7 @@ def runner_input(
         None if best_ms is None else best_ms * 1e-3,
         facts,
         context.input_data,
+        cores=context.known_target.num_cores,
     )
 
 
