@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from codegen import Target
 from codegen.target import as_target
@@ -47,6 +47,9 @@ _NODES: Final = 600
 runs in a fraction of a millisecond. A program with `_NODES` nodes gets half of the budget, because
 its instructions are twice as slow.
 """
+_MUCH_SLOWER: Final = 0.3
+"""The score by which a schedule may be worse than the one that it is like, before the program is
+searched itself; a score is about the log of the speed."""
 
 logger = logging.getLogger("tensorir.search")
 
@@ -59,16 +62,18 @@ class Choice:
     """The names of the blocks of the program, in order."""
     trace: Trace
     """The trace without postprocessing."""
+    score: float
+    """The score of the schedule, relative to the arithmetic of the program."""
 
     def as_json(self) -> list[Any]:
         """Return the choice as data for JSON."""
-        return [list(self.blocks), self.trace.as_json()]
+        return [list(self.blocks), self.trace.as_json(), self.score]
 
     @staticmethod
     def from_json(data: Any) -> Choice:
         """Return the choice of `as_json`; TraceError for a trace that cannot be read."""
-        blocks, trace = data
-        return Choice(tuple(map(str, blocks)), Trace.from_json(trace))
+        blocks, trace, score = data
+        return Choice(tuple(map(str, blocks)), Trace.from_json(trace), float(score))
 
 
 @contextmanager
@@ -120,7 +125,8 @@ def choose(
 
     With `like`, the choice for a program that differs in integers only, only tile sizes and other
     numbers are compared, which takes a third of the time. If it is the choice for this program
-    itself (`is_same`), it is applied unchanged. A `like` that does not apply is ignored.
+    itself (`is_same`), it is applied unchanged. A `like` that does not apply, or suits this program
+    less, is ignored.
     """
     return _choose(program, target, "post-order-apply", None, like, is_same)
 
@@ -147,14 +153,30 @@ def _choose(
             logger.info("The schedule of %s does not fit all sizes: %s", sizes, error)
     if open_sizes(func):
         return Schedule(program), None
-    found = iter(()) if like is None else _designs_like(context, like, is_same)
-    sch = next(found, None) or next(default_designs(context, XGBModel.of(chosen)), None)
-    if sch is None:
+    if like is not None and is_same:
+        sch = _same_design(context, like)
+        if sch is not None:
+            return sch, like
+    found = iter(()) if like is None or is_same else _designs_like(context, like)
+    best = next(found, None)
+    if best is None or like is None or best.score < like.score - _MUCH_SLOWER:
+        searched = next(default_designs(context, XGBModel.of(chosen)), None)
+        if searched is not None and (best is None or searched.score > best.score):
+            best = searched
+    if best is None:
         return Schedule(program), None
-    return sch, Choice(block_names(program), sch.trace.simplified(remove_postproc=True))
+    trace = best.sch.trace.simplified(remove_postproc=True)
+    return best.sch, Choice(block_names(program), trace, best.score)
 
 
-def default_designs(context: TuneContext, model: CostModel) -> Iterator[Schedule]:
+class Scored(NamedTuple):
+    """A postprocessed schedule with its score."""
+
+    sch: Schedule
+    score: float
+
+
+def default_designs(context: TuneContext, model: CostModel) -> Iterator[Scored]:
     """Yield the postprocessed schedules of a task, best score of a model first."""
     nodes = _limit_replays(context, _INSTRUCTIONS)
     blocks = sum(isinstance(node, Block) for node in nodes)
@@ -170,21 +192,30 @@ def default_designs(context: TuneContext, model: CostModel) -> Iterator[Schedule
     yield from _best_first(context, spaces, model, scored)
 
 
-def _designs_like(context: TuneContext, like: Choice, is_same: bool) -> Iterator[Schedule]:
-    """Yield the schedules that have the design space and structure of a choice, best score first.
+def _same_design(context: TuneContext, choice: Choice) -> Schedule | None:
+    """Return the schedule of a choice for the program itself; None if it does not apply."""
+    sch = _replayed(context, choice)
+    return sch if sch is not None and TraceApplication(context).postprocess(sch) else None
 
-    With `is_same` only the choice itself; nothing if its trace does not apply.
-    """
+
+def _replayed(context: TuneContext, choice: Choice) -> Schedule | None:
     sch = schedule_of(context.program)
     sch.keeps_domains = True
     try:
-        replay_like(sch, like.blocks, like.trace)
+        replay_like(sch, choice.blocks, choice.trace)
     except ReplayError as error:
         logger.debug("A choice for the same structure does not apply: %s", error)
-        return
-    if is_same:
-        if TraceApplication(context).postprocess(sch):
-            yield sch
+        return None
+    return sch
+
+
+def _designs_like(context: TuneContext, like: Choice) -> Iterator[Scored]:
+    """Yield the schedules that have the design space and structure of a choice, best score first.
+
+    There are none if its trace does not apply.
+    """
+    sch = _replayed(context, like)
+    if sch is None:
         return
     _limit_replays(context, _INSTRUCTIONS_LIKE)
     space = DesignSpace.of(sch)
@@ -207,10 +238,10 @@ def _limit_replays(context: TuneContext, instructions: int) -> list[Node]:
 
 def _best_first(
     context: TuneContext, spaces: list[DesignSpace], model: CostModel, scored: list[Individual]
-) -> Iterator[Schedule]:
+) -> Iterator[Scored]:
     """Yield the postprocessed schedules of design spaces, best score first."""
     application = TraceApplication(context)
     for design in first_designs(context, spaces, application, model, scored):
         sch = application.apply(design.trace)
         if sch is not None:
-            yield sch
+            yield Scored(sch, float(design.mean))

@@ -82,7 +82,7 @@ class SampleOnMiss(Sampler):
         if self.num_measure > 0:
             with without_history():
                 return self._measure_best(context)
-        for sch in default_designs(context, self._model(context.known_target)):
+        for sch, _ in default_designs(context, self._model(context.known_target)):
             assert context.mod is not None
             return TuningRecord(
                 sch.trace, Workload(context.mod), target=context.target, args_info=arguments

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import tomllib
+from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
 
@@ -93,12 +94,25 @@ def test_a_choice_that_does_not_apply_is_ignored() -> None:
     _, other = choose(convolution(), HERE)
     assert choice is not None
     assert other is not None
-    unknown = Choice(choice.blocks, other.trace)
+    unknown = Choice(choice.blocks, other.trace, choice.score)
     for like in (other, unknown):
         for is_same in (False, True):
             made, own = choose(small, HERE, like, is_same=is_same)
             assert_structural_equal(made.mod, expected.mod)
             assert own is not None
+
+
+def test_a_program_that_a_choice_suits_less_is_searched_itself() -> None:
+    small = product(16, 16, 16)
+    expected, own = choose(small, HERE)
+    _, other = choose(product(64, 64, 64), HERE)
+    assert own is not None
+    assert other is not None
+    far_better = replace(other, score=own.score + 1)
+    made, found = choose(small, HERE, far_better)
+    assert_structural_equal(made.mod, expected.mod)
+    assert found is not None
+    assert found.as_json() == own.as_json()
 
 
 def test_several_processes_schedule_all_programs(caplog: pytest.LogCaptureFixture) -> None:
