@@ -49,10 +49,13 @@ class Expected:
         dtype: DataType,
         rounding: float,
         is_exact: bool,
+        before: NDArray[Any] | None = None,
     ) -> Expected:
         """Return the expected values after two runs; `is_exact` if the second was in float64.
 
-        Its results are then the expected values wherever the first run is finite.
+        Its results are then the expected values wherever the first run is finite. `before` has the
+        elements before the first run. Only those that it changed count for the mean magnitude and
+        the usual difference: a program may write a small part of an array.
         """
         values = as_numbers(array, dtype)
         if dtype.element not in FLOATS:
@@ -61,11 +64,14 @@ class Expected:
             return Expected(values, np.full(1, step))
         with np.errstate(invalid="ignore", over="ignore"):
             other = second if is_exact else as_numbers(second, dtype)
+            changed: NDArray[Any] = np.ones(values.shape, bool)
+            if before is not None and not np.array_equal(values, as_numbers(before, dtype)):
+                changed = values != as_numbers(before, dtype)
             change = np.nan_to_num(np.abs(other - values), nan=0.0, posinf=0.0)
             if is_exact:
                 values = np.where(np.isfinite(values), other, values).astype(values.dtype)
-            size = np.maximum(np.abs(values), _mean_magnitude(values))
-            relative = np.divide(change, size, out=np.zeros_like(change), where=size > 0)
+            size = np.maximum(np.abs(values), _mean_magnitude(values[changed]))
+            relative = np.divide(change, size, out=np.zeros_like(change), where=size > 0)[changed]
             usual = float(np.quantile(relative, _USUAL_SHARE)) if relative.size else 0.0
             allowed = np.maximum(max(_CHANCE * usual, rounding) * size, _CHANCE * change)
         return Expected(values, allowed.astype(values.dtype))

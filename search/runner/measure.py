@@ -82,7 +82,7 @@ def evaluate_reference(
         second = perturb(inputs, dtypes, min(facts.rounding, _MOST_PERTURBED), seed=1)
         function(*second)
     expected = {
-        k: Expected.of(arrays[k], second[k], dtypes[k], facts.rounding, is_exact)
+        k: Expected.of(arrays[k], second[k], dtypes[k], facts.rounding, is_exact, inputs[k])
         for k, parameter in enumerate(parameters)
         if parameter.written
     }
