@@ -71,7 +71,9 @@ class Expected:
             if is_exact:
                 values = np.where(np.isfinite(values), other, values).astype(values.dtype)
             size = np.maximum(np.abs(values), _mean_magnitude(values[changed]))
-            relative = np.divide(change, size, out=np.zeros_like(change), where=size > 0)[changed]
+            # A difference of 0 is often one that a maximum or minimum hides.
+            differs = changed & (change > 0) & (size > 0)
+            relative = change[differs] / size[differs]
             usual = float(np.quantile(relative, _USUAL_SHARE)) if relative.size else 0.0
             allowed = np.maximum(max(_CHANCE * usual, rounding) * size, _CHANCE * change)
         return Expected(values, allowed.astype(values.dtype))
