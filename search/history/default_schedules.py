@@ -92,16 +92,16 @@ class DefaultSchedules:
         }
 
 
-def default_traces(programs: Mapping[str, IRModule], target: Target) -> dict[str, Trace]:
-    """Return the traces of the default schedules of programs of one function, by name.
+def default_schedules_of(programs: Mapping[str, IRModule], target: Target) -> dict[str, Scheduled]:
+    """Return the programs of one function that have default schedules, with them, by name.
 
-    These are the schedules that `codegen.vm_build` gives to functions without a record. Programs
-    without a default schedule are left out. The shapes are constant.
+    These are the schedules that `codegen.vm_build` gives to functions without a record. The shapes
+    are constant.
     """
     chosen = with_num_cores(target)
     wanted = {(name, 0): normalize_mod(program) for name, program in programs.items()}
     made = _make_defaults(wanted, chosen, _Choices(chosen))
-    return {name: found.trace for (name, _), found in made.items() if found is not None}
+    return {name: found for (name, _), found in made.items() if found is not None}
 
 
 @dataclass(frozen=True)

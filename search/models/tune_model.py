@@ -14,10 +14,10 @@ from typing import Any, Final, Unpack
 from codegen import Target, why_not_here
 from codegen.history import is_small
 from search.arg_info import ArgInfo
-from search.context import TuneContext
 from search.database import Database
 from search.errors import ArgumentError, TuningError
-from search.history.default_schedules import default_traces
+from search.feature_extractor.nest_feature import least_cycles
+from search.history.default_schedules import Scheduled, default_schedules_of
 from search.history.symbolic_sizes import Sizes
 from search.loop import tune_run
 from search.models.check_model import compare_call_with_kernels, refuse_wrong_schedules
@@ -33,6 +33,7 @@ from search.search_strategy import SearchStrategy
 from search.search_strategy.initial_schedules import InitialSchedules
 from search.space_generator.restricted_space import ConstraintFunction
 from search.space_generator.space_generator import SpaceArg
+from search.task import Task
 from tensorir.function import BaseFunc, IRModule, PrimFunc
 from tensorir.memory.layout_rewrite import layout_free_positions
 
@@ -44,7 +45,9 @@ _BATCH_BY_TIME: Final = 16
 _FIRST_ROUNDS: Final = 2
 """The minimum number of batches of a task: the second one learns from the first."""
 
-_CHECK_SECONDS: Final = 0.5
+_SECONDS_OF_A_TASK: Final = 3.0
+"""The minimum seconds for a kernel in a bounded time."""
+_CHECK_SECONDS: Final = 0.2
 """The seconds of the check for each kernel of a model, which is built twice."""
 _MOST_OF_TIME: Final = 0.25
 """The maximum fraction of a bounded time for the check."""
@@ -133,6 +136,13 @@ def tune_model(
             f"tune: give at least one trial to each, better 20 ({20 * len(tasks)} in all), or "
             "select kernels with op_names (--only of the command line)"
         )
+    defaults: dict[str, Scheduled] = {}
+    if space == _USUAL_SPACE and constraint is None:
+        own_spaces = special_space or {}
+        programs = {task.task_name: task.mod for task in tasks if task.task_name not in own_spaces}
+        defaults = default_schedules_of(programs, tasks[0].target)
+        if config.max_seconds is not None and tasks[0].target.gpu is None:
+            tasks = _within_time(tasks, defaults, config.max_seconds)
     with contextlib.ExitStack() as stack:
         database = config.database
         if work_dir is None:
@@ -142,16 +152,14 @@ def tune_model(
         per_iter = per_iter or _batch_size(max_trials_global, len(tasks))
         config = replace(config, database=opened, num_trials_per_iter=per_iter)
         contexts, weights = overrides.contexts(tasks, space, strategy, num_tuning_cores, seed)
-        if space == _USUAL_SPACE and constraint is None:
-            _add_default_schedules(
-                [c for c in contexts if c.task_name not in (special_space or {})]
-            )
-        for_check = _CHECK_SECONDS * len(mod.prim_funcs()) if check else 0.0
-        is_short = config.max_seconds is not None and for_check > _MOST_OF_TIME * config.max_seconds
-        after = 0.0 if is_short else for_check
         cold = _weights_are_cold(tasks)
         for context in contexts:
+            default = defaults.get(context.task_name)
+            context.default_traces = () if default is None else (default.trace,)
             context.weights_are_cold = cold
+        for_check = _CHECK_SECONDS * len(found) if check else 0.0
+        is_short = config.max_seconds is not None and for_check > _MOST_OF_TIME * config.max_seconds
+        after = 0.0 if is_short else for_check
         run = stack.enter_context(
             Run.open(contexts, weights, work_dir, config, began=began, seconds_after=after)
         )
@@ -167,14 +175,32 @@ def tune_model(
     return opened
 
 
-def _add_default_schedules(contexts: Sequence[TuneContext]) -> None:
-    """Let each search begin with the schedule that an untuned model has for its kernel."""
-    if contexts:
-        programs = {ctx.task_name: ctx.program for ctx in contexts}
-        traces = default_traces(programs, contexts[0].known_target)
-        for ctx in contexts:
-            trace = traces.get(ctx.task_name)
-            ctx.default_traces = () if trace is None else (trace,)
+def _within_time(
+    tasks: Sequence[ExtractedTask], defaults: Mapping[str, Scheduled], seconds: float
+) -> list[ExtractedTask]:
+    """Return the tasks for which the time suffices, the longest of them first.
+
+    Times are estimates of the default schedules. Tasks without one are kept.
+    """
+    times: dict[str, float] = {}
+    for task in tasks:
+        default = defaults.get(task.task_name)
+        if default is not None and default.choice is not None:
+            least = least_cycles(Task(task.mod, task.target))
+            times[task.task_name] = task.weight * least * math.exp(-default.choice.score)
+    longest = sorted(times, key=lambda name: -times[name])
+    rest = longest[max(1, int(seconds / _SECONDS_OF_A_TASK)) :]
+    if rest:
+        logger.info(
+            "%d kernels with %.1f %% of the estimated time keep their default schedules: "
+            "%g seconds suffice for %d",
+            len(rest),
+            100 * sum(times[name] for name in rest) / sum(times.values()),
+            seconds,
+            len(tasks) - len(rest),
+        )
+    kept = [task for task in tasks if task.task_name not in rest]
+    return sorted(kept, key=lambda task: -times.get(task.task_name, math.inf))
 
 
 def _weights_are_cold(tasks: Sequence[ExtractedTask]) -> bool:
