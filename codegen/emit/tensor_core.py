@@ -34,6 +34,10 @@ _SHAPE: Final = "m16n16k16"
 _ALIGNMENT: Final = 16
 _Registers = list[tuple[str, str]]
 """Types and values."""
+_Tiles = list[tuple[PrimExpr, PrimExpr]]
+"""The first element of each tile, and the distance of its rows."""
+_Known = Mapping[tuple[str, str], tuple[str, int]]
+"""The registers of a family of instructions."""
 
 
 def allocate_fragments(f: FunctionEmitter, node: Allocate, count: int) -> None:
@@ -65,28 +69,22 @@ def emit_tensor_core(f: FunctionEmitter, node: Call) -> None:
         _EMITTERS[family, kind](f, tiles, rest, known)
 
 
-Tiles = list[tuple[PrimExpr, PrimExpr]]
-"""The first element of each tile, and the distance of its rows."""
-Known = Mapping[tuple[str, str], tuple[str, int]]
-"""The registers of a family of instructions."""
-
-
-def _load(f: FunctionEmitter, tiles: Tiles, rest: list[str], known: Known) -> None:
+def _load(f: FunctionEmitter, tiles: _Tiles, rest: list[str], known: _Known) -> None:
     matrix, layout, dtype = rest
-    place, address, row = _memory(f, *tiles[1])
-    full = f"llvm.nvvm.wmma.{_SHAPE}.load.{matrix}.{layout}.stride.{dtype}.{place}"
+    space, address, row = _memory(f, *tiles[1])
+    full = f"llvm.nvvm.wmma.{_SHAPE}.load.{matrix}.{layout}.stride.{dtype}.{space}"
     _put(f, tiles[0], _results(f, full, known[matrix, dtype], [address, row]))
 
 
-def _store(f: FunctionEmitter, tiles: Tiles, rest: list[str], known: Known) -> None:
-    place, address, row = _memory(f, *tiles[0])
-    full = f"llvm.nvvm.wmma.{_SHAPE}.store.d.row.stride.{rest[-1]}.{place}"
+def _store(f: FunctionEmitter, tiles: _Tiles, rest: list[str], known: _Known) -> None:
+    space, address, row = _memory(f, *tiles[0])
+    full = f"llvm.nvvm.wmma.{_SHAPE}.store.d.row.stride.{rest[-1]}.{space}"
     values = _taken(f, tiles[1], known["d", rest[-1]])
     f.call_intrinsic(full, "void", [address, *values, row])
     f.forget_loads()
 
 
-def _multiply(f: FunctionEmitter, tiles: Tiles, rest: list[str], known: Known) -> None:
+def _multiply(f: FunctionEmitter, tiles: _Tiles, rest: list[str], known: _Known) -> None:
     a_layout, b_layout, dtype, sums = rest
     c, b, a = tiles
     full = f"llvm.nvvm.wmma.{_SHAPE}.mma.{a_layout}.{b_layout}.{_types(dtype, sums)}"
@@ -106,7 +104,7 @@ def _types(dtype: str, sums: str) -> str:
 # ------------------------------------------------------------------------------ ldmatrix, mma.sync
 
 
-def _load_places(f: FunctionEmitter, tiles: Tiles, rest: list[str], known: Known) -> None:
+def _load_places(f: FunctionEmitter, tiles: _Tiles, rest: list[str], known: _Known) -> None:
     """Write a load of a factor for `mma.sync`."""
     matrix, layout, dtype = rest
     register, count = known[matrix, dtype]
@@ -118,8 +116,8 @@ def _load_places(f: FunctionEmitter, tiles: Tiles, rest: list[str], known: Known
         at = (inner + lane % 8, outer) if turned else (outer + lane % 8, inner)
         trans = ".trans" if turned else ""
         full = f"llvm.nvvm.ldmatrix.sync.aligned.m8n8.x4{trans}.b16.p3"
-        address = _element(f, tiles[1], *at)[:2]
-        _put(f, tiles[0], _results(f, full, ("i32", count), [address]))
+        pointer, address, _ = _element(f, tiles[1], *at)
+        _put(f, tiles[0], _results(f, full, ("i32", count), [(pointer, address)]))
         return
     values = []
     for first in range(0, count * run, run):
@@ -133,7 +131,7 @@ def _load_places(f: FunctionEmitter, tiles: Tiles, rest: list[str], known: Known
     _put(f, tiles[0], values)
 
 
-def _store_places(f: FunctionEmitter, tiles: Tiles, rest: list[str], known: Known) -> None:
+def _store_places(f: FunctionEmitter, tiles: _Tiles, rest: list[str], known: _Known) -> None:
     """Write a store of sums of `mma.sync`: each thread stores its pairs of neighbours."""
     dtype = rest[-1]
     pairs = [value for _, value in _taken(f, tiles[1], known["d", dtype])]
@@ -150,7 +148,7 @@ def _store_places(f: FunctionEmitter, tiles: Tiles, rest: list[str], known: Know
     f.forget_loads()
 
 
-def _multiply_halves(f: FunctionEmitter, tiles: Tiles, rest: list[str], known: Known) -> None:
+def _multiply_halves(f: FunctionEmitter, tiles: _Tiles, rest: list[str], known: _Known) -> None:
     """Write the two instructions `mma.sync` that make the 16 columns of a tile of sums."""
     _, _, dtype, sums = rest
     c, b, a = tiles
@@ -214,12 +212,12 @@ def _memory(
     buffer = first.buffer
     f.written.add(buffer.data)
     kind = f.pointer(buffer.data)
-    place = "p3" if "addrspace(3)" in kind else "p1"
+    space = "p3" if "addrspace(3)" in kind else "p1"
     address = element_address(f, buffer, flat_index(f, buffer, first.indices))
     distance = f.index(row)
     if f.index_type != "i32" and not isinstance(row, IntImm):
         distance = f.op(f"trunc {f.index_type} {distance} to i32")
-    return place, (kind, address), ("i32", distance)
+    return space, (kind, address), ("i32", distance)
 
 
 def _registers(
