@@ -109,8 +109,8 @@ class _Check:
         dtypes = self._dtypes[parts[0]]
         if not dtypes or (dtype and dtype not in dtypes):
             known = ", ".join(sorted(dtypes))
-            missing = "no mma.sync" if parts[0] == "mma" and any(self._dtypes.values()) else ""
-            has = f"tensor cores only for {known}" if known else missing or "no tensor cores"
+            missing = "no mma.sync" if self._dtypes["wmma"] else "no tensor cores"
+            has = f"tensor cores only for {known}" if known else missing
             raise LoweringError(
                 f"{self._name} runs {name.value} on tensor cores, but {self._target} has {has}; "
                 f"choose a target such as 'cuda -arch=sm_80', or leave out sch.tensorize"
@@ -135,7 +135,7 @@ class _Check:
             if is_fragment(first.buffer.data):
                 self._check_fragment(first, row, role)
             else:
-                self._check_alignment(first, row, tile_alignment(name.value))
+                self._check_memory(first, row, name.value)
 
     def _check_call(self, node: Call, around: s.AttrStmt) -> None:
         name = node.args[0].value if node.args and isinstance(node.args[0], StringImm) else ""
@@ -156,8 +156,14 @@ class _Check:
                 f"of its intrinsic: {definition.body}"
             )
 
-    def _check_alignment(self, first: BufferLoad, row: PrimExpr, nbytes: int) -> None:
-        buffer = first.buffer
+    def _check_memory(self, first: BufferLoad, row: PrimExpr, name: str) -> None:
+        buffer, nbytes = first.buffer, tile_alignment(name)
+        memory = memory_of(buffer.data)
+        if name.startswith("mma.load") and memory != "shared":
+            raise LoweringError(
+                f"{self._name} loads a tile of {buffer.name} by {name} from {memory} memory, but "
+                f"ldmatrix reads shared memory only; copy the tile there by sch.cache_read"
+            )
         for what, value in (("begins at element", first.indices[0]), ("has rows of", row)):
             if not self._is_multiple(value, max(1, nbytes // buffer.dtype.nbytes)):
                 raise LoweringError(

@@ -204,20 +204,34 @@ def test_another_layout_is_no_match() -> None:
     assert "does not match the tensor intrin 'mma_ldmatrix_f16_a'" in str(caught.value)
 
 
-def test_a_fragment_with_more_numbers_is_refused() -> None:
-    """A thread has 16 numbers in a row of the fragment, so that tiles do not follow each other."""
-    func = parse("""
+TILE = """
 @T.prim_func
-def main(A: T.Buffer((256,))):
+def main(A: T.Buffer((256,), "float16")):
     for t in T.thread_binding(32, thread="threadIdx.x"):
-        C = T.allocate([512], "float32", "warp")
-        C_1 = T.Buffer((512,), data=C)
-        with T.attr(0, "tensor_core", T.tensor_core("mma.fill.f32", C_1[0], 16)):
+        C = T.allocate([512], "float16", "warp")
+        C_1 = T.Buffer((512,), "float16", data=C)
+        with T.attr(0, "tensor_core", T.tensor_core("mma.load.a.row.f16", C_1[START], ROW, A[0], 16)):
             for i, j in T.grid(16, 16):
-                C_1[(i % 8 * 4 + j % 8 // 2) * 16 + j // 8 * 4 + i // 8 * 2 + j % 2] = T.float32(0)
-""")
+                C_1[START + (i % 8 * 4 + j % 8 // 2) * ROW + j // 8 * 4 + i // 8 * 2 + j % 2] = A[i * 16 + j]
+"""
+
+
+@pytest.mark.parametrize(
+    ("start", "row", "message"),
+    [
+        (0, 8, r"mma\.load\.a\.row\.f16 from global memory, but ldmatrix reads shared memory only"),
+        (0, 16, r"begins at element 0 and has 16 elements of a thread; it must .* have 8, so"),
+        (
+            8,
+            8,
+            r"begins at element 8 and has 8 elements of a thread; it must begin at a multiple of",
+        ),
+    ],
+)
+def test_a_tile_in_the_wrong_place_is_refused(start: int, row: int, message: str) -> None:
+    func = parse(TILE.replace("START", str(start)).replace("ROW", str(row)))
     assert isinstance(func, PrimFunc)
-    with pytest.raises(LoweringError, match=r"has 16 elements of a thread; it must .* have 8, so"):
+    with pytest.raises(LoweringError, match=message):
         codegen.lower(func, A100)
 
 
