@@ -56,7 +56,8 @@ def scope_of(pointer: Var) -> str:
 
 def is_fragment(pointer: Var) -> bool:
     """Return True for a pointer to fragments of tensor cores."""
-    return scope_of(pointer).startswith("wmma.")
+    kind = pointer.type_annotation
+    return isinstance(kind, PointerType) and kind.is_fragment
 
 
 def is_barrier(node: object) -> bool:

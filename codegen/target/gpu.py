@@ -70,7 +70,9 @@ class GpuLimits:
     """0 if unknown."""
     multiprocessor: Multiprocessor
     tensor_core_dtypes: frozenset[str] = frozenset()
-    """The dtypes of the factors that tensor cores multiply, by NVIDIA's names; empty without."""
+    """The dtypes of the factors that `wmma` multiplies, by NVIDIA's names; empty without."""
+    mma_dtypes: frozenset[str] = frozenset()
+    """Those that `mma.sync` multiplies in tiles of the size that intrinsics have."""
     max_vector_bytes: int = 16
     """The widest load or store of a thread."""
     shuffled_lanes: int = 1
@@ -163,9 +165,10 @@ def check_architecture(kind: str, options: Mapping[str, Any]) -> None:
         raise TargetError(f"-mcpu of a rocm target is a name such as gfx90a, got {mcpu!r}")
 
 
-def tensor_core_dtypes(arch: str) -> frozenset[str]:
-    """Return the dtypes that tensor cores of an architecture such as `sm_80` multiply."""
-    return frozenset(name for name, first in _TENSOR_CORES.items() if _version(arch) >= first)
+def tensor_core_dtypes(arch: str, family: str) -> frozenset[str]:
+    """Return the dtypes that instructions of a family multiply on an architecture (`sm_80`)."""
+    first = _TENSOR_CORES[family]
+    return frozenset(name for name in first if _version(arch) >= first[name])
 
 
 def _version(arch: str) -> int:
@@ -173,8 +176,11 @@ def _version(arch: str) -> int:
     return int(arch.removeprefix("sm_").rstrip("a") or 0)
 
 
-_TENSOR_CORES: Final = {"f16": 70, "s8": 72, "bf16": 80}
-"""The first architecture whose tensor cores multiply a dtype, by the PTX manual (`wmma.mma`)."""
+_TENSOR_CORES: Final = {
+    "wmma": {"f16": 70, "s8": 72, "bf16": 80},
+    "mma": {"f16": 80, "s8": 80, "bf16": 80},
+}
+"""The first architecture on which instructions multiply a dtype: PTX manual (`wmma.mma`, `mma`)."""
 
 
 def limits_of(kind: str, options: Mapping[str, Any]) -> GpuLimits | None:
@@ -188,7 +194,8 @@ def limits_of(kind: str, options: Mapping[str, Any]) -> GpuLimits | None:
         known["thread_warp_size"],
         known.get("l2_cache_size_bytes", 0),
         Multiprocessor.of(known.get("arch", ""), known.get("registers_per_block", 65536)),
-        tensor_core_dtypes(known.get("arch", "")),
+        tensor_core_dtypes(known.get("arch", ""), "wmma"),
+        tensor_core_dtypes(known.get("arch", ""), "mma"),
         shuffled_lanes=_shuffled_lanes(kind, known),
         copies_asynchronously=kind == "cuda" and _version(known["arch"]) >= 80,
     )

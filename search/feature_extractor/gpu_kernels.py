@@ -16,8 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from codegen.lower.compact_buffers import Alignment, aligned_strides, alignments_of
+from codegen.lower.thread_axes import is_fragment
 from codegen.target.gpu import WARP
-from codegen.target.tensor_cores import OPERANDS, REGISTERS, SIDE, fragment_bytes
+from codegen.target.tensor_cores import registers_of
 from search.feature_extractor.stored_program import interval
 from search.space_generator.annotations import COOPERATIVE_FETCH
 from tensorir.errors import IRTypeError
@@ -25,7 +26,6 @@ from tensorir.function import PrimFunc
 from tensorir.indices.accesses import Bindings, common_prefix, loads_in, placed_statements
 from tensorir.indices.index_values import index_values
 from tensorir.nodes.buffer import Buffer, BufferRegion
-from tensorir.nodes.dtype import DataType
 from tensorir.nodes.expr import IntImm, IterVar, PrimExpr, Var
 from tensorir.nodes.ops import const, is_const_int
 from tensorir.nodes.stmt import (
@@ -40,13 +40,10 @@ from tensorir.nodes.stmt import (
 )
 from tensorir.rewriting.element_rewriter import indices_in_source
 from tensorir.rewriting.visit import collect_vars
-from tensorir.tensor_intrin.tensor_core import NAMES
 
 Ints = NDArray[np.int64]
 
 SHARED: Final = ("shared", "shared.dyn")
-_FRAGMENT: Final = "wmma."
-"""The beginning of the scopes of fragments, which the threads of a warp have together."""
 _UNKNOWN: Final = 1
 """The extent of a loop that is not constant."""
 
@@ -79,7 +76,7 @@ class ThreadStore:
     @property
     def uses_fragments(self) -> bool:
         """True if it accesses a fragment: the threads of a warp run its iterations together."""
-        return any(access.scope.startswith(_FRAGMENT) for access in self.accesses)
+        return any(is_fragment(access.buffer.data) for access in self.accesses)
 
     @property
     def own_loops(self) -> list[For]:
@@ -165,7 +162,7 @@ class Kernel:
         uses: dict[Buffer, list[tuple[ThreadStore, Access]]] = {}
         for store in self.stores:
             for access in store.accesses:
-                if access.scope in (*SHARED, "local") or access.scope.startswith(_FRAGMENT):
+                if access.scope in (*SHARED, "local") or is_fragment(access.buffer.data):
                     uses.setdefault(access.buffer, []).append((store, access))
         regions = {}
         for buffer, found in uses.items():
@@ -195,8 +192,8 @@ class Kernel:
         for buffer, box in self.allocated.items():
             if buffer.scope() == "local":
                 words += math.prod(box) * -(-buffer.dtype.nbytes // 4)
-            elif buffer.scope() in OPERANDS:
-                words += math.prod(box) // SIDE**2 * fragment_words(buffer.scope(), buffer.dtype)
+            elif buffer.scope() not in SHARED:
+                words += registers_of(buffer.scope(), buffer.dtype, math.prod(box))
         return words * self.count("vthread")
 
     @property
@@ -205,12 +202,6 @@ class Kernel:
         return max(
             (s.vector * a.buffer.dtype.nbytes for s in self.stores for a in s.accesses), default=0
         )
-
-
-def fragment_words(scope: str, dtype: DataType) -> int:
-    """Return the 32-bit registers of a thread for a tile in a fragment, 0 for unknown dtypes."""
-    kind = OPERANDS[scope], NAMES.get(str(dtype), "")
-    return fragment_bytes(*kind) // 4 if kind in REGISTERS else 0
 
 
 def extent(loop: For) -> int:

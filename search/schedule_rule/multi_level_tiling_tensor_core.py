@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from codegen.target.tensor_cores import fragment_bytes
+from codegen.target.tensor_cores import tile_alignment
 from schedule import BlockRV, LoopRV, Schedule, ScheduleError
 from schedule.analysis.intrin_match import Mismatch
 from schedule.sref import StmtSRef
@@ -353,10 +353,10 @@ class MultiLevelTilingTensorCore(MultiLevelTiling):
 def row_offset(dtype: DataType) -> int:
     """Return by how many elements rows in shared memory are longer than a multiple of 32.
 
-    The rows of a tile begin at multiples of the bytes of a fragment (`fragment_bytes`), and vectors
+    The rows of a tile begin at multiples of the bytes of a fragment (`tile_alignment`), and vectors
     of 16 bytes are stored to them.
     """
-    nbytes = max(_ROW_OFFSET_BYTES, fragment_bytes("a", NAMES[str(dtype)]))
+    nbytes = max(_ROW_OFFSET_BYTES, tile_alignment(f"wmma.load.a.row.{NAMES[str(dtype)]}"))
     return nbytes // dtype.nbytes
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from codegen.target.gpu import BANKS, GRID_ROWS, SECTOR, WARP, GpuLimits
-from codegen.target.tensor_cores import SIDE
+from codegen.target.tensor_cores import SIDE, registers_of
 from search.feature_extractor.gpu_estimate import (
     OWN_REGISTERS,
     ROWS_AT_ONCE,
@@ -22,7 +22,6 @@ from search.feature_extractor.gpu_estimate import (
     row_conflicts,
     tensor_operations,
 )
-from search.feature_extractor.gpu_kernels import fragment_words
 from search.schedule_rule.multi_level_tiling_tensor_core import row_offset, row_stride
 from search.space_generator.design_space import Decisions
 from search.space_generator.matrix_axes import MatrixAxes
@@ -58,7 +57,7 @@ class TensorCoreBlock:
         sums = rows[""] * columns[""]
         left, right = (load.buffer for load in self.axes.loads)
         registers = OWN_REGISTERS + sum(
-            fragment_words(scope, dtype) * count
+            registers_of(scope, dtype, SIDE**2 * count)
             for scope, dtype, count in (
                 ("wmma.accumulator", self.axes.result.dtype, sums),
                 ("wmma.matrix_a", left.dtype, rows[""] * inner),

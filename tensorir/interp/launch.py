@@ -244,7 +244,7 @@ def _allocate(c: FunctionCompiler, node: s.Allocate) -> Steps:
     body = _steps(c, node.body)
 
     kind = node.buffer_var.type_annotation
-    is_fragment = isinstance(kind, PointerType) and kind.storage_scope.startswith("wmma.")
+    is_fragment = isinstance(kind, PointerType) and kind.is_fragment
 
     def run(env: Env) -> Iterator[s.Stmt]:
         memory = unwritten(math.prod(n(env) for n in extents), node.dtype)

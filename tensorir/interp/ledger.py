@@ -147,7 +147,7 @@ class Ledger:
 
         def found(env: Env, indices: Sequence[int]) -> tuple[Memory, int]:
             place = locate(env, indices)
-            if memory not in ("local", "wmma"):
+            if memory not in ("local", "wmma", "warp"):
                 self._enter(buffer, place[1], is_store, memory == "shared")
             if is_store and memory == "shared" and self._copied is not None:
                 self._copied += (

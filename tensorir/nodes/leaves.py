@@ -40,6 +40,11 @@ class PointerType(Type):
         self.element_type = element_type
         self.storage_scope = storage_scope
 
+    @property
+    def is_fragment(self) -> bool:
+        """True for fragments of tensor cores, which the threads of a warp have together."""
+        return self.storage_scope == "warp" or self.storage_scope.startswith("wmma.")
+
 
 class TupleType(Type):
     """A tuple; without fields it is the type of a function that returns nothing."""

@@ -17,12 +17,13 @@ from codegen.lower.thread_axes import (
     tensor_core_of,
 )
 from codegen.target import Target, as_target
-from codegen.target.gpu import WARP
-from codegen.target.tensor_cores import SIDE, fragment_bytes
+from codegen.target.gpu import WARP, GpuLimits
+from codegen.target.tensor_cores import SIDE, roles, tile_alignment
 from tensorir.arith import Analyzer
 from tensorir.function import PrimFunc
 from tensorir.nodes import stmt as s
 from tensorir.nodes.expr import BufferLoad, Call, IntImm, PrimExpr, StringImm, Var
+from tensorir.nodes.ops import is_const_int
 from tensorir.rewriting.visit import children, walk
 from tensorir.tensor_intrin.tensor_core import INSTRUCTIONS, definition_of
 
@@ -32,28 +33,28 @@ def check_tensor_cores(func: PrimFunc, target: str | Target | None = None) -> Pr
 
     The target needs tensor cores for the dtypes, each warp needs all of its threads, and no
     condition may divide it. Loops compute what their instruction does. A fragment is accessed by
-    instructions only, has rows of whole tiles, and is loaded and multiplied in the same layout. The
+    instructions only, all of which use it as the same operand in the same layout. The
     message names the loop, the condition or the fragment.
     """
     limits = as_target(target).gpu
     if limits is not None:
-        _Check(func, limits.tensor_core_dtypes, as_target(target)).visit(func.body)
+        _Check(func, limits, as_target(target)).visit(func.body)
     return func
 
 
 class _Check:
-    def __init__(self, func: PrimFunc, dtypes: frozenset[str], target: Target) -> None:
+    def __init__(self, func: PrimFunc, limits: GpuLimits, target: Target) -> None:
         self._name = name_of(func)
         self._analyzer: Analyzer = analyzer_for(func)
-        self._dtypes = dtypes
+        self._dtypes = {"wmma": limits.tensor_core_dtypes, "mma": limits.mma_dtypes}
         self._target = target
         self._lanes: s.For | None = None
         self._differing: set[Var] = set()
         """Variables whose values differ between the threads of a warp."""
         self._around: list[PrimExpr] = []
         """The conditions and extents around the visited statement."""
-        self._layouts: dict[Var, str] = {}
-        """The layout of each fragment of a right factor."""
+        self._roles: dict[Var, str] = {}
+        """The operand and the layout as which each fragment is used."""
 
     def visit(self, node: s.Stmt) -> None:
         """Check a statement and those inside of it."""
@@ -105,9 +106,11 @@ class _Check:
         assert isinstance(name, StringImm)
         parts = name.value.split(".")
         dtype = parts[-2] if parts[1] == "mma" else ""
-        if not self._dtypes or (dtype and dtype not in self._dtypes):
-            known = ", ".join(sorted(self._dtypes))
-            has = f"tensor cores only for {known}" if known else "no tensor cores"
+        dtypes = self._dtypes[parts[0]]
+        if not dtypes or (dtype and dtype not in dtypes):
+            known = ", ".join(sorted(dtypes))
+            missing = "no mma.sync" if self._dtypes["wmma"] else "no tensor cores"
+            has = f"tensor cores only for {known}" if known else missing
             raise LoweringError(
                 f"{self._name} runs {name.value} on tensor cores, but {self._target} has {has}; "
                 f"choose a target such as 'cuda -arch=sm_80', or leave out sch.tensorize"
@@ -126,12 +129,13 @@ class _Check:
                     f"{self._name} runs {name.value} only where {condition}, which differs between "
                     f"the threads of a warp; all {WARP} have to run it"
                 )
-        for first, row in zip(operands[::2], operands[1::2], strict=True):
+        tiles = zip(operands[::2], operands[1::2], roles(name.value), strict=True)
+        for first, row, role in tiles:
             assert isinstance(first, BufferLoad)
             if is_fragment(first.buffer.data):
-                self._check_fragment(first, row, parts)
+                self._check_fragment(first, row, role)
             else:
-                self._check_alignment(first, row, parts)
+                self._check_memory(first, row, name.value)
 
     def _check_call(self, node: Call, around: s.AttrStmt) -> None:
         name = node.args[0].value if node.args and isinstance(node.args[0], StringImm) else ""
@@ -152,29 +156,47 @@ class _Check:
                 f"of its intrinsic: {definition.body}"
             )
 
-    def _check_alignment(self, first: BufferLoad, row: PrimExpr, parts: list[str]) -> None:
-        buffer, nbytes = first.buffer, fragment_bytes(parts[2], parts[-1])
+    def _check_memory(self, first: BufferLoad, row: PrimExpr, name: str) -> None:
+        buffer, nbytes = first.buffer, tile_alignment(name)
+        memory = memory_of(buffer.data)
+        if name.startswith("mma.load") and memory != "shared":
+            raise LoweringError(
+                f"{self._name} loads a tile of {buffer.name} by {name} from {memory} memory, but "
+                f"ldmatrix reads shared memory only; copy the tile there by sch.cache_read"
+            )
         for what, value in (("begins at element", first.indices[0]), ("has rows of", row)):
-            known = self._analyzer.modular_set(value)
-            if math.gcd(known.coeff, known.base) * buffer.dtype.nbytes % nbytes:
+            if not self._is_multiple(value, max(1, nbytes // buffer.dtype.nbytes)):
                 raise LoweringError(
                     f"a tile of {buffer.name} in {self._name} {what} {value}, which is no multiple "
                     f"of {nbytes} bytes; tensor cores need that, so choose other tiles, or other "
                     f"factors of sch.storage_align"
                 )
 
-    def _check_fragment(self, first: BufferLoad, row: PrimExpr, parts: list[str]) -> None:
-        pointer = first.buffer.data
-        if not isinstance(row, IntImm) or row.value % SIDE:
+    def _check_fragment(self, first: BufferLoad, row: PrimExpr, role: str) -> None:
+        buffer = first.buffer
+        pointer, (start,) = buffer.data, first.indices
+        if scope_of(pointer) == "warp":
+            numbers = 16 // buffer.dtype.nbytes if role != "d" else SIDE**2 // WARP
+            if not is_const_int(row, numbers) or not self._is_multiple(start, numbers * WARP):
+                raise LoweringError(
+                    f"a tile of the fragment {pointer.name} of {self._name} begins at element "
+                    f"{start} and has {row} elements of a thread; it must begin at a multiple of "
+                    f"{numbers * WARP} and have {numbers}, so choose the shape "
+                    f"(..., {WARP}, {numbers}) with sch.transform_layout"
+                )
+        elif not isinstance(row, IntImm) or row.value % SIDE:
             raise LoweringError(
                 f"rows of the fragment {pointer.name} of {self._name} have {row} elements; they "
                 f"must be whole tiles of {SIDE}"
             )
-        if scope_of(pointer) != "wmma.matrix_b":
-            return
-        layout = parts[3]
-        if self._layouts.setdefault(pointer, layout) != layout:
+        known = self._roles.setdefault(pointer, role)
+        if known != role:
             raise LoweringError(
-                f"{self._name} loads the fragment {pointer.name} and multiplies it in two layouts, "
-                f"row and col; use the intrinsics with _trans in their names for both, or for none"
+                f"{self._name} uses the fragment {pointer.name} as {known} and as {role}: a factor "
+                f"is loaded and multiplied as the same operand in one layout, row or col; use the "
+                f"intrinsics with _trans in their names for both, or for none"
             )
+
+    def _is_multiple(self, value: PrimExpr, of: int) -> bool:
+        known = self._analyzer.modular_set(value)
+        return math.gcd(known.coeff, known.base) % of == 0

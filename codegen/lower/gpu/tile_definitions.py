@@ -8,15 +8,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from codegen.lower.thread_axes import is_fragment, scope_of, tensor_core_of
-from codegen.target.tensor_cores import SIDE
 from tensorir.arith import Analyzer
-from tensorir.comparison.equal import structural_equal
+from tensorir.comparison.equal import expr_deep_equal, structural_equal
 from tensorir.nodes import stmt as s
 from tensorir.nodes.buffer import Buffer, Range
-from tensorir.nodes.expr import BufferLoad, IntImm, PrimExpr, Var
-from tensorir.nodes.node import Node
-from tensorir.nodes.ops import add, mul
-from tensorir.rewriting.visit import children
+from tensorir.nodes.expr import BufferLoad, PrimExpr, Var
+from tensorir.nodes.ops import add, is_const_int, mul
+from tensorir.rewriting.visit import children, substitute
 
 
 def is_defined_by(node: s.AttrStmt, definition: s.AttrStmt) -> bool:
@@ -45,7 +43,7 @@ class _Comparison:
         defined: Sequence[tuple[BufferLoad, PrimExpr]],
     ) -> None:
         self._tiles = {own.buffer: tile for tile, (own, _) in zip(tiles, defined, strict=True)}
-        self._variables: dict[Node, Var] = {}
+        self._variables: dict[Var, PrimExpr] = {}
         self._analyzer = Analyzer()
 
     def loops(self, node: s.Stmt, defined: s.Stmt) -> bool:
@@ -53,7 +51,7 @@ class _Comparison:
         while isinstance(defined, s.For):
             if not isinstance(node, s.For) or node.kind is not s.ForKind.SERIAL:
                 return False
-            if not (_is(node.min, 0) and _is(node.extent, SIDE)):
+            if not (is_const_int(node.min, 0) and expr_deep_equal(node.extent, defined.extent)):
                 return False
             self._variables[defined.loop_var] = node.loop_var
             self._analyzer.bind(node.loop_var, Range(node.min, node.extent))
@@ -93,11 +91,7 @@ class _Comparison:
         )
         if buffer.data is not first.buffer.data or buffer.dtype != defined.dtype or not is_kind:
             return False
-        below, beside = (self._variables[place] for place in places)
+        below, beside = (substitute(place, self._variables) for place in places)
         start, (index,) = first.indices[0], indices
         steps = add(mul(below.astype(start.dtype), row.astype(start.dtype)), beside)
         return self._analyzer.can_prove_equal(index, add(start, steps))
-
-
-def _is(node: PrimExpr, number: int) -> bool:
-    return isinstance(node, IntImm) and node.value == number

@@ -11,114 +11,16 @@ import codegen
 from codegen.devices.compile import assembly_of, compile_for_gpu
 from codegen.devices.ptxas import assemble, ptxas_path
 from codegen.lower import LoweringError
-from schedule import LoopRV, Schedule
+from schedule import Schedule
 from tensorir.function import PrimFunc
 from tensorir.interp import InterpreterError, interpret
 from tensorir.nodes import stmt as s
-from tensorir.nodes.dtype import DataType
 from tensorir.rewriting.visit import rewrite, statements
 from tensorir.script import parse
-from tensorir.semantics.conversions import stored
 from tensorir.tensor_intrin import TensorIntrin
+from tests.codegen.devices.tensor_core_schedules import DTYPES, matmul, on_tensor_cores, operands
 
-DTYPES = {"f16": "float16", "bf16": "bfloat16", "s8": "int8", "f32": "float32", "s32": "int32"}
 A100 = codegen.Target("cuda -arch=sm_80")
-
-
-def matmul(n: int, dtype: str, sums: str, right: str = "B[vk, vj]") -> PrimFunc:
-    wide = DTYPES[sums]
-    func = parse(f"""
-@T.prim_func
-def main(A: T.Buffer(({n}, {n}), "{DTYPES[dtype]}"), B: T.Buffer(({n}, {n}), "{DTYPES[dtype]}"), C: T.Buffer(({n}, {n}), "{wide}")):
-    T.func_attr({{"global_symbol": "main", "tir.noalias": True}})
-    for i, j, k in T.grid({n}, {n}, {n}):
-        with T.block("C"):
-            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
-            with T.init():
-                C[vi, vj] = T.{wide}(0)
-            C[vi, vj] = C[vi, vj] + T.Cast("{wide}", A[vi, vk]) * T.Cast("{wide}", {right})
-""")
-    assert isinstance(func, PrimFunc)
-    return func
-
-
-def bind(sch: Schedule, loops: dict[str, LoopRV]) -> None:
-    for axis, loop in loops.items():
-        sch.bind(loop, axis)
-
-
-def on_tensor_cores(
-    func: PrimFunc,
-    kind: str = "f16f16f32",
-    *,
-    trans: str = "",
-    load_trans: str | None = None,
-    place: str = "global",
-    padding: int = 0,
-    warps: int = 1,
-    tiles: int = 1,
-    lanes: int = 32,
-    skip: str = "",
-) -> Schedule:
-    """Return a schedule: `warps` x `warps` warps in a block, `tiles` x `tiles` tiles in a warp.
-
-    Tiles of both factors are fetched into shared memory by all threads, with vectors.
-    """
-    dtype, sums = next((d, kind.removeprefix(d + d)) for d in DTYPES if kind.startswith(d + d))
-    sch = Schedule(func)
-    block = sch.get_block("C")
-    loops = [sch.split(loop, [None, 16]) for loop in sch.get_loops(block)]
-    (i, i2), (j, j2), (k, k2) = loops
-    sch.reorder(i, j, k, i2, j2, k2)
-    tile = sch.blockize(i2)
-    by, ty, i1 = sch.split(i, [None, warps, tiles])
-    bx, tz, j1 = sch.split(j, [None, warps, tiles])
-    k0, k1 = sch.split(k, [None, 2])
-    sch.reorder(by, bx, ty, tz, k0, k1, i1, j1)
-    bind(sch, {"blockIdx.y": by, "blockIdx.x": bx, "threadIdx.y": ty, "threadIdx.z": tz})
-    moves = []
-    load_trans = trans if load_trans is None else load_trans
-    for index, matrix in enumerate("ab"):
-        shared = sch.cache_read(tile, index, "shared")
-        fragment = sch.cache_read(tile, index, f"wmma.matrix_{matrix}")
-        sch.compute_at(fragment, k1)
-        sch.compute_at(shared, k0)
-        if padding:
-            sch.storage_align(shared, 0, 0, 16, padding)
-        fused = sch.fuse(*sch.get_loops(shared)[-2:])
-        _, y, z, x, vector = sch.split(fused, [None, warps, warps, lanes, 4])
-        bind(sch, {"threadIdx.y": y, "threadIdx.z": z, "threadIdx.x": x})
-        sch.vectorize(vector)
-        order = load_trans if matrix == "b" else ""
-        moves.append((fragment, f"wmma_load_16x16x16_{dtype}_{matrix}{order}_shared"))
-    if place == "shared":
-        staged = sch.cache_write(tile, 0, "shared")
-    result = sch.cache_write(tile, 0, "wmma.accumulator")
-    sch.reverse_compute_at(result, tz)
-    if place == "shared":
-        sch.reverse_compute_at(staged, bx)
-        *_, x, y = sch.get_loops(staged)
-        _, lane = sch.split(sch.fuse(x, y), [None, lanes])
-        bind(sch, {"threadIdx.x": lane})
-    init = sch.decompose_reduction(tile, k0)
-    moves.append((result, f"wmma_store_16x16x16_{sums}_{place}"))
-    for move, intrin in moves:
-        if skip and skip in intrin:
-            continue
-        x, y = sch.get_loops(move)[-2:]
-        (x, x1), (y, y1) = sch.split(x, [None, 16]), sch.split(y, [None, 16])
-        sch.reorder(x, y, x1, y1)
-        sch.tensorize(x1, intrin)
-    sch.tensorize(init, f"wmma_fill_16x16x16_{sums}")
-    sch.tensorize(tile, f"wmma_sync_16x16x16_{kind}{trans}")
-    return sch
-
-
-def operands(n: int, dtype: str) -> list[np.ndarray]:
-    rng = np.random.default_rng(0)
-    if dtype == "s8":
-        return [rng.integers(-128, 128, (n, n), "int8") for _ in range(2)]
-    return [stored(rng.uniform(-1, 1, (n, n)), DataType(DTYPES[dtype])) for _ in range(2)]
 
 
 def lowered(sch: Schedule, target: codegen.Target = A100) -> PrimFunc:
@@ -223,7 +125,7 @@ def test_a_warp_that_is_divided_is_found() -> None:
         ("cuda", {"lanes": 64}, "threads of a warp, but the loop bound to threadIdx.x has 64"),
         ("cuda", {"skip": "store"}, "single elements of C_wmma.accumulator"),
         ("cuda", {"padding": 8}, "a tile of A_shared in .* no multiple of 32 bytes"),
-        ("cuda", {"load_trans": "_trans"}, "B_shared_wmma.matrix_b and multiplies it in two layouts"),
+        ("cuda", {"load_trans": "_trans"}, "B_shared_wmma.matrix_b as b.col and as b.row"),
     ],
 )  # fmt: skip
 def test_what_cannot_run_is_refused(target: str, options: dict[str, object], message: str) -> None:
