@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,9 @@ import tensorir
 from schedule import Schedule
 from search.database import JSONDatabase, MemoryDatabase
 from search.errors import TuningError
+from search.runner import RunnerFuture, RunnerInput
 from tensorir import IRModule
+from tests.search.made_up_runs import ScriptFiles, TimesOfScripts
 from tests.search.models.network_programs import (
     TARGET,
     WEIGHTS,
@@ -228,3 +231,62 @@ def test_a_kernel_with_a_symbolic_size_is_tuned_for_numbers(
         x, w = np.random.default_rng(rows).random((2, max(rows, 16), 16), np.float32)
         result = main(x[:rows], w[:16]).numpy()
         np.testing.assert_allclose(result, np.maximum(x[:rows] @ w[:16], 0), rtol=1e-4)
+
+
+PRODUCTS = """
+@R.function
+def main(
+    x: R.Tensor((4, {n}), "float32"),
+    w: R.Tensor(({n}, 64), "float32"),
+    v: R.Tensor((64, 64), "float32"),
+) -> R.Tensor((4, 64), "float32"):
+    with R.dataflow():
+        y = R.matmul(x, w)
+        z = R.matmul(y, v)
+        R.output(z)
+    return z
+"""
+
+
+class SeenFacts(TimesOfScripts):
+    """Notes the positions of cold arguments for each shape of the first argument."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cold: dict[tuple[int, ...], tuple[int, ...]] = {}
+
+    def run(self, runner_inputs: Sequence[RunnerInput]) -> list[RunnerFuture]:
+        for entry in runner_inputs:
+            assert entry.facts is not None
+            self.cold[entry.args_info[0].shape] = entry.facts.cold
+        return super().run(runner_inputs)
+
+
+@pytest.mark.parametrize(
+    ("n", "seconds", "cold"),
+    [
+        (128, None, {(4, 128): (), (4, 64): ()}),
+        (4096, None, {(4, 4096): (1,), (4, 64): (1,)}),
+        (4096, 3.0, {(4, 4096): (1,)}),
+    ],
+    ids=["weights in the cache", "weights of a megabyte", "time for one kernel"],
+)
+def test_kernels_are_timed_with_weights_as_a_call_finds_them(
+    tmp_path: Path, n: int, seconds: float | None, cold: dict[Any, Any]
+) -> None:
+    weights = {"w": np.ones((n, 64), np.float32), "v": np.ones((64, 64), np.float32)}
+    runner = SeenFacts()
+    ms.tune_model(
+        tensorir.parse(PRODUCTS.format(n=n)),
+        "llvm -mtriple=x86_64-linux-gnu -mcpu=znver3 -num-cores=1",
+        tmp_path,
+        params=weights,
+        max_trials_global=2,
+        max_seconds=seconds,
+        num_confirmed=0,
+        cost_model="random",
+        check=False,
+        builder=ScriptFiles(tmp_path / "built"),
+        runner=runner,
+    )
+    assert runner.cold == cold
