@@ -176,11 +176,13 @@ class Matcher:
                 self.sizes[dim] = extent
                 continue
             expected = evaluate_dim(dim, self.sizes)
+            if expected == extent:
+                continue
             shown = ", ".join(dim_text(d) for d in dims)
             whole = f": got shape {actual}, expected ({shown})"
             if expected is None:
                 self._waiting.append((name, f"{what} {axis}", dim, extent, whole))
-            elif expected != extent:
+            else:
                 named = "" if isinstance(dim, int) else f" ({dim_text(dim)})"
                 self._fail(name, f"{what} {axis} is {extent}, expected {expected}{named}{whole}")
 
