@@ -5,7 +5,8 @@
                 if n <= 16: ...  # the schedule of n = 16
                 else: ...        # the schedule of n = 128
 
-Each schedule is right for every size (`any_size`), so the conditions concern speed only.
+Each schedule is right for every size (`any_size`), so the conditions concern speed only. In a
+function that chooses between programs by its sizes, each case has schedules of its own.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from codegen.errors import LoweringError
 from schedule import Schedule, ScheduleError
 from search.history.adapted_replay import ReplayError
 from search.history.any_size import schedule_for_any_size
+from search.history.symbolic_sizes import case_of, size_choice, takes_first, with_case
 from search.postproc.rewrite_layout import rewrite_layout
 from tensorir.comparison.equal import structural_equal
 from tensorir.function import IRModule, PrimFunc
@@ -50,13 +52,15 @@ def dispatch_on_sizes(
     It is the schedule of the first sizes that are at least those of the call, or the last schedule.
     Weights of free layout have one layout, that of the largest sizes. A schedule that does not
     apply to symbolic sizes, or that a GPU as `target` cannot run then, is left out; None if none
-    applies.
+    applies, to a case of a choice by sizes too.
     """
+    program = mod.prim_func("main")
     layouts: dict[Buffer, IndexMap] = {}
     found: list[tuple[Mapping[Var, int], Schedule]] = []
     for sizes, static in reversed(variants):
         try:
-            sch = schedule_for_any_size(mod, static, layouts)
+            case = IRModule({"main": case_of(program, sizes)}, mod.attrs)
+            sch = schedule_for_any_size(case, static, layouts)
             check_lowering(sch.mod.prim_func("main"), target)
             found.insert(0, (sizes, sch))
         except (ReplayError, LoweringError) as error:
@@ -66,7 +70,7 @@ def dispatch_on_sizes(
     for sizes, func in functions[-2::-1]:
         if _packed(func) == _packed(kept[0][1]) and not structural_equal(func, kept[0][1]):
             kept.insert(0, (sizes, func))
-    return _joined(kept) if kept else None
+    return _joined(program, kept) if kept else None
 
 
 def _with_layouts(sch: Schedule, layouts: Mapping[Buffer, IndexMap]) -> PrimFunc:
@@ -85,24 +89,58 @@ def _packed(func: PrimFunc) -> set[Buffer]:
     return {rewrite.weight for rewrite in layout_rewrites(func)}
 
 
-def _joined(functions: Sequence[tuple[Mapping[Var, int], PrimFunc]]) -> PrimFunc:
-    """Return a function with the bodies of others, which have the same parameters and layouts."""
-    sizes, last = functions[-1]
-    if len(functions) == 1:
+def _joined(
+    program: PrimFunc, functions: Sequence[tuple[Mapping[Var, int], PrimFunc]]
+) -> PrimFunc | None:
+    """Return a function with the bodies of others, which have the same parameters and layouts.
+
+    None if a case of a choice of the program has no function.
+    """
+    last = functions[-1][1]
+    if len(functions) == 1 and size_choice(program) is None:
         return last
     assert isinstance(last.body, BlockRealize)
     shared = layout_rewrites(last)
-    chosen = _body(last, shared, shared)
-    for sizes_below, func in functions[-2::-1]:
-        varying = [var for var in sizes if any(other[var] != sizes[var] for other, _ in functions)]
-        fits = all_of([var <= const(sizes_below[var], var.dtype) for var in varying])
-        chosen = IfThenElse(fits, _body(func, layout_rewrites(func), shared), chosen)
+    chosen = _chosen(program, functions, shared)
+    if chosen is None:
+        return None
     root = last.body.block.with_(
         body=sequence([*(rewrite.nest for rewrite in shared), chosen]),
         alloc_buffers=[rewrite.packed for rewrite in shared],
         annotations={},
     )
     return last.with_body(BlockRealize((), last.body.predicate, root))
+
+
+def _chosen(
+    program: PrimFunc,
+    functions: Sequence[tuple[Mapping[Var, int], PrimFunc]],
+    shared: Sequence[LayoutRewrite],
+) -> Stmt | None:
+    """Return the choice between the bodies of functions, None if one of a case is missing."""
+    choice = size_choice(program)
+    if choice is not None:
+        cases = [
+            _chosen(
+                with_case(program, choice, is_first),
+                [(s, func) for s, func in functions if takes_first(choice, s) == is_first],
+                shared,
+            )
+            for is_first in (True, False)
+        ]
+        first, second = cases
+        if first is None or second is None:
+            return None
+        return IfThenElse(choice.condition, first, second)
+    if not functions:
+        return None
+    sizes, last = functions[-1]
+    chosen = _body(last, layout_rewrites(last), shared)
+    for sizes_below, func in functions[-2::-1]:
+        varying = [var for var in sizes if any(other[var] != sizes[var] for other, _ in functions)]
+        fits = all_of([var <= const(sizes_below[var], var.dtype) for var in varying])
+        chosen = IfThenElse(fits, _body(func, layout_rewrites(func), shared), chosen)
+    return chosen
 
 
 def _body(

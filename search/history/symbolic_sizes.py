@@ -2,11 +2,18 @@
 
 For each of them the function becomes a static program, which has the records and default schedules
 of any static program. `any_size` replays their traces on the function itself.
+
+A function may choose between programs by its sizes. Each case is a function of its own then, with
+its own representative sizes and schedules:
+
+    if n <= 8: ...   # a program for a few rows
+    else: ...        # one for many rows
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from math import prod
 from typing import Final, TypeAlias
 
@@ -16,9 +23,10 @@ from search.task import normalize_mod
 from tensorir.arith import Analyzer
 from tensorir.function import IRModule, PrimFunc
 from tensorir.nodes.expr import IntImm, PrimExpr, Var
-from tensorir.nodes.ops import const
-from tensorir.nodes.stmt import Block, For
+from tensorir.nodes.ops import const, logical_not
+from tensorir.nodes.stmt import Block, BlockRealize, For, IfThenElse, SeqStmt, sequence
 from tensorir.rewriting.visit import collect_vars, substitute, walk
+from tensorir.semantics.purity import may_run_anywhere
 
 Sizes: TypeAlias = Mapping[str, Sequence[int]]
 """The representative sizes by the names of symbolic sizes."""
@@ -32,7 +40,8 @@ _MOST_OPERATIONS: Final = 2.0**30
 """The maximum number of operations of a program of large default sizes."""
 _COMPUTE_BOUND: Final = 16.0
 """Operations for each byte of the arguments, above which larger sizes add no reuse."""
-_LARGEST: Final = 1 << 16
+_DOUBLINGS: Final = 17
+_LARGEST: Final = 1 << (_DOUBLINGS - 1)
 """The maximum of the smallest value of a symbolic size."""
 
 
@@ -45,9 +54,53 @@ def open_sizes(func: PrimFunc) -> list[Var]:
     return list(dict.fromkeys(found))
 
 
+def size_choice(func: PrimFunc) -> IfThenElse | None:
+    """Return the first choice between two programs by symbolic sizes, outside of loops."""
+    if not isinstance(func.body, BlockRealize):
+        return None
+    body, sizes = func.body.block.body, set(open_sizes(func))
+    for part in body.seq if isinstance(body, SeqStmt) else (body,):
+        if isinstance(part, IfThenElse) and part.else_case is not None:
+            condition = part.condition
+            if may_run_anywhere(condition) and sizes.issuperset(collect_vars(condition)):
+                return part
+    return None
+
+
+def with_case(func: PrimFunc, choice: IfThenElse, is_first: bool) -> PrimFunc:
+    """Return a function with one case of its choice."""
+    assert isinstance(func.body, BlockRealize)
+    root = func.body.block
+    case = choice.then_case if is_first else choice.else_case
+    parts = root.body.seq if isinstance(root.body, SeqStmt) else (root.body,)
+    body = sequence([case if part is choice else part for part in parts])
+    return func.with_body(func.body.with_(block=root.with_(body=body)))
+
+
+def takes_first(choice: IfThenElse, sizes: Mapping[Var, int]) -> bool:
+    """Return True if a choice takes its first case for some sizes."""
+    return _value(choice.condition, sizes) != 0
+
+
+def case_of(func: PrimFunc, sizes: Mapping[Var, int]) -> PrimFunc:
+    """Return a function with those cases of its choices that some sizes take."""
+    for choice, is_first in decisions(func, sizes):
+        func = with_case(func, choice, is_first)
+    return func
+
+
+def decisions(func: PrimFunc, sizes: Mapping[Var, int]) -> list[tuple[IfThenElse, bool]]:
+    """Return the choices of a function for some sizes, with True for the first case."""
+    choice = size_choice(func)
+    if choice is None:
+        return []
+    is_first = takes_first(choice, sizes)
+    return [(choice, is_first), *decisions(with_case(func, choice, is_first), sizes)]
+
+
 def with_sizes(func: PrimFunc, sizes: Mapping[Var, int]) -> IRModule:
     """Return the static program of a function for a number for each of its symbolic sizes."""
-    return normalize_mod(func.specialize(dict(sizes)))
+    return normalize_mod(case_of(func, sizes).specialize(dict(sizes)))
 
 
 def representative_sizes(func: PrimFunc, given: Sizes | None = None) -> list[dict[Var, int]]:
@@ -58,15 +111,32 @@ def representative_sizes(func: PrimFunc, given: Sizes | None = None) -> list[dic
     products, which use a weight once for each row, and where the elements that are contiguous in
     memory are counted by a symbolic size; not for pointwise operators and most convolutions.
 
+    Each case of a choice by sizes has its own ones.
+
     With `given`, the k-th sizes have the k-th number of each list, the last one of a shorter list,
-    and the smallest size of an unlisted name. Raises ArgumentError for a size below the smallest
-    one.
+    and the smallest size of an unlisted name. A case that none of them takes keeps its default
+    sizes. Raises ArgumentError for a size below the smallest one.
     """
+    return _representatives(func, given, ())
+
+
+def _representatives(
+    func: PrimFunc, given: Sizes | None, conditions: Sequence[PrimExpr]
+) -> list[dict[Var, int]]:
+    """Return the representative sizes of a function that fulfil conditions."""
+
+    def fulfils(sizes: Mapping[Var, int]) -> bool:
+        return all(_value(condition, sizes) for condition in conditions)
+
+    choice = size_choice(func)
+    if choice is not None:
+        condition, found = choice.condition, []
+        for is_first in (True, False):
+            own = (*conditions, condition if is_first else logical_not(condition))
+            found += _representatives(with_case(func, choice, is_first), given, own)
+        return sorted(found, key=lambda sizes: prod(sizes.values()))
     smallest = _smallest_sizes(func)
     listed = {var: given[var.name] for var in smallest if var.name in given} if given else {}
-    if not listed:
-        largest = _largest_sizes(func, smallest)
-        return [smallest, largest] if _gains_from(func, smallest, largest) else [smallest]
     for var, numbers in listed.items():
         for number in numbers:
             if number < smallest[var]:
@@ -74,11 +144,18 @@ def representative_sizes(func: PrimFunc, given: Sizes | None = None) -> list[dic
                     f"size {number} of {var.name!r} is below {smallest[var]}, the smallest one "
                     "without an empty loop; give larger sizes"
                 )
-    count = max(map(len, listed.values()))
-    return [
+    count = max(map(len, listed.values()), default=0)
+    wanted = [
         {**smallest, **{var: numbers[min(k, len(numbers) - 1)] for var, numbers in listed.items()}}
         for k in range(count)
     ]
+    if chosen := [*filter(fulfils, wanted)]:
+        return chosen
+    largest = _largest_sizes(func, smallest)
+    if chosen := [*filter(fulfils, (smallest, largest))]:
+        return chosen if _gains_from(func, smallest, largest) else chosen[:1]
+    larger = ({var: size << k for var, size in smallest.items()} for k in range(_DOUBLINGS))
+    return [*islice(filter(fulfils, larger), 1)]
 
 
 def check_sizes(sizes: Sizes, functions: Mapping[str, PrimFunc]) -> None:

@@ -58,11 +58,13 @@ def block_nest(
 class Nests:
     """Loop nests that run one after the other, and the buffers that they allocate.
 
-    `visible` has the buffers that are declared outside, by their pointers.
+    `visible` has the buffers that are declared outside, by their pointers. The names of all blocks
+    get a prefix.
     """
 
-    def __init__(self, dtype: str, visible: Mapping[Var, Buffer]) -> None:
+    def __init__(self, dtype: str, visible: Mapping[Var, Buffer], prefix: str = "") -> None:
         self.dtype = dtype
+        self.prefix = prefix
         self.visible = dict(visible)
         self.buffers: list[Buffer] = []
         self.statements: list[Stmt] = []
@@ -100,7 +102,7 @@ class Nests:
         """Store `element(*axes)` at `place(*axes)`; extents of axes are by default the shape."""
         self.statements.append(
             block_nest(
-                name,
+                self.prefix + name,
                 buffer.shape if extents is None else extents,
                 lambda axes: BufferStore(buffer, element(*axes), place(*axes)),
                 self.visible,
@@ -127,7 +129,7 @@ class Nests:
 
         self.statements.append(
             block_nest(
-                name,
+                self.prefix + name,
                 [*shape, steps],
                 update,
                 self.visible,
@@ -146,12 +148,14 @@ class Nests:
         kinds: Sequence[int] = (),
     ) -> None:
         """Add a block whose body are the nests that `inside(nests, axes)` adds."""
-        inner = Nests(self.dtype, self.visible)
+        inner = Nests(self.dtype, self.visible, self.prefix)
 
         def body(axes: Sequence[PrimExpr]) -> Stmt:
             inside(inner, axes)
             return inner.body
 
         self.statements.append(
-            block_nest(name, extents, body, self.visible, kinds=kinds, buffers=inner.buffers)
+            block_nest(
+                self.prefix + name, extents, body, self.visible, kinds=kinds, buffers=inner.buffers
+            )
         )

@@ -33,7 +33,7 @@ from tensorir.nodes.ops import (
     min_,
     select,
 )
-from tensorir.nodes.stmt import Stmt
+from tensorir.nodes.stmt import IfThenElse, Stmt
 from tensorir.relax.declaration import operator
 from tensorir.te.tensor import Tensor
 from tensorir.topi.block_nests import Nests, at
@@ -51,8 +51,11 @@ _QUERIES: Final = 64
 _SYMBOLIC_QUERIES: Final = 32
 _KEYS: Final = 128
 """The most rows of a tile, measured on processors with 32 KiB in the first cache: fewer queries
-read the keys more often, and more keys leave the second cache. If the number of queries is unknown,
-it may be one, and the other rows of its tile are wasted."""
+read the keys more often, and more keys leave the second cache. A smaller tile wastes fewer rows if
+the number of queries is unknown."""
+_SINGLE_ROWS: Final = 8
+"""If the number of queries is unknown, up to this many are computed one by one: a tile takes as
+long as ten of them."""
 _LANES: Final = 16
 """Partial maxima and sums of a row, and the sides of a square that is transposed in registers."""
 _FEW_ROWS: Final = 4
@@ -173,23 +176,31 @@ class _Attention:
 
     def statement(self) -> Stmt:
         """Return the loops, of which those over tiles of rows may run in any order."""
-        batch, positions, heads, _ = self.query.shape
-        rows = positions
+        heads, rows = self.query.shape[2], self.query.shape[1]
         if self.shares_keys:
-            heads, rows = self.key.shape[2], positions * self.group
-        height = _SYMBOLIC_QUERIES
+            heads, rows = self.key.shape[2], rows * self.group
         if isinstance(rows, IntImm):
             count = max(1, -(-rows.value // _QUERIES))
             height = max(1, min(rows.value, _length(rows.value, count, 4)))
+            return self._tiles("", heads, rows, height)
+        return IfThenElse(
+            rows <= const(_SINGLE_ROWS, rows.dtype),
+            self._tiles("single_", heads, rows, 1),
+            self._tiles("", heads, rows, _SYMBOLIC_QUERIES),
+        )
+
+    def _tiles(self, prefix: str, heads: PrimExpr, rows: PrimExpr, height: int) -> Stmt:
+        """Return the loops over tiles of `height` rows; the names of blocks have a prefix."""
         buffers = [self.query, self.key, self.value, self.result, self.bias, self.lengths]
-        program = Nests(self.dtype, {b.data: b for b in buffers if b is not None})
+        visible = {b.data: b for b in buffers if b is not None}
+        program = Nests(self.dtype, visible, prefix)
 
         def tile(nests: Nests, axes: Sequence[PrimExpr]) -> None:
             b, head, number = axes
             first = number * height
             _Tile(self, nests, b, head, first, height, cast(INT64, rows)).add()
 
-        program.nest("attention", [batch, heads, ceildiv(rows, height)], tile)
+        program.nest("attention", [self.query.shape[0], heads, ceildiv(rows, height)], tile)
         return program.body
 
 
@@ -208,7 +219,9 @@ class _Tile:
 
     @property
     def _may_end_early(self) -> bool:
-        return not isinstance(self.rows, IntImm) or self.rows.value % self.height > 0
+        return self.height > 1 and (
+            not isinstance(self.rows, IntImm) or self.rows.value % self.height > 0
+        )
 
     def _query(self, i: PrimExpr, may_be_outside: bool = True) -> tuple[PrimExpr, PrimExpr]:
         """Return the position and the head of a row; for rows that do not exist, of the last."""
@@ -386,7 +399,7 @@ class _Tile:
                 (j,) = axes
                 sums = inside.reduce(
                     "products_in_lanes", [self.height, lanes], steps, add, 0,
-                    lambda i, c, d: at(queries, i, d * lanes + c) * key(j, d * lanes + c),
+                    lambda i, c, d: at(queries, i, d * lanes + c) * key(j, d * lanes + c), _ROW,
                 )  # fmt: skip
                 inside.store(
                     "parts", parts, lambda i, c: at(sums, i, c), lambda i, c: (j, i, c),

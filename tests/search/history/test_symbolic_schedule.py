@@ -10,11 +10,14 @@ import pytest
 import codegen
 import search as ms
 from schedule import Schedule
+from search.database import MemoryDatabase, TuningRecord
 from search.errors import ArgumentError
 from search.history.adapted_replay import ReplayError
 from search.history.any_size import schedule_for_any_size
 from search.history.default_schedules import DefaultSchedules
+from search.history.find_schedule import find_schedule
 from search.history.size_dispatch import dispatch_on_sizes
+from search.history.size_records import find_schedules_of_sizes
 from search.history.symbolic_sizes import (
     check_sizes,
     open_sizes,
@@ -236,6 +239,127 @@ def test_a_layout_for_one_element_alone_is_left_out() -> None:
     expected = Schedule(normalize_mod(SCALE))
     expected.cache_read(expected.get_block("B"), 0, "global")
     assert_structural_equal(sch.mod["main"], expected.mod["main"])
+
+
+# ------------------------------------------------------------------ choices in the program by sizes
+
+CHOICE = parse(
+    """
+@T.prim_func
+def main(a: T.handle, b: T.handle):
+    n = T.int64()
+    A = T.match_buffer(a, (n, 32))
+    B = T.match_buffer(b, (n, 32))
+    if n <= T.int64(3):
+        for i, j in T.grid(n, 32):
+            with T.block("few"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                B[vi, vj] = A[vi, vj] + A[vi, vj]
+    else:
+        for i, j in T.grid(n, 32):
+            with T.block("many"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                B[vi, vj] = A[vi, vj] * T.float32(2)
+"""
+)
+
+
+def unrolled_rows(block: str, number: int) -> Schedule:
+    """Return the schedule of a case of CHOICE that unrolls all of a number of rows."""
+    sch = scheduled_for(CHOICE, number)
+    sch.unroll(sch.get_loops(sch.get_block(block))[0])
+    return sch
+
+
+def test_each_case_of_a_choice_is_a_program_of_its_own() -> None:
+    (n,) = open_sizes(CHOICE)
+    expected = """
+@T.prim_func
+def main(A: T.Buffer((T.int64(3), 32)), B: T.Buffer((T.int64(3), 32))):
+    T.func_attr({"global_symbol": "main", "tir.noalias": True})
+    for i, j in T.grid(T.int64(3), 32):
+        with T.block("few"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = A[vi, vj] + A[vi, vj]
+"""
+    assert_structural_equal(with_sizes(CHOICE, {n: 3})["main"], parse(expected))
+    variants = [
+        ({n: 2}, unrolled_rows("few", 2)),
+        ({n: 4}, unrolled_rows("many", 4)),
+        ({n: 6}, unrolled_rows("many", 6)),
+    ]
+    func = dispatch_on_sizes(normalize_mod(CHOICE), variants)
+    assert func is not None
+    expected = """
+@T.prim_func
+def main(a: T.handle, b: T.handle):
+    T.func_attr({"global_symbol": "main", "tir.noalias": True})
+    n = T.int64()
+    A = T.match_buffer(a, (n, 32))
+    B = T.match_buffer(b, (n, 32))
+    if n <= T.int64(3):
+        with T.block("root"):
+            T.reads()
+            T.writes()
+            for i_0 in range((n + T.int64(1)) // T.int64(2)):
+                for i_1 in T.unroll(T.int64(2)):
+                    for j in range(32):
+                        with T.block("few"):
+                            vi = T.axis.spatial(n, i_0 * T.int64(2) + i_1)
+                            vj = T.axis.spatial(32, j)
+                            T.where(i_0 * T.int64(2) + i_1 < n)
+                            B[vi, vj] = A[vi, vj] + A[vi, vj]
+    else:
+        if n <= T.int64(4):
+            with T.block("root"):
+                T.reads()
+                T.writes()
+                for i_0 in range((n + T.int64(3)) // T.int64(4)):
+                    for i_1 in T.unroll(T.int64(4)):
+                        for j in range(32):
+                            with T.block("many"):
+                                vi = T.axis.spatial(n, i_0 * T.int64(4) + i_1)
+                                vj = T.axis.spatial(32, j)
+                                T.where(i_0 * T.int64(4) + i_1 < n)
+                                B[vi, vj] = A[vi, vj] * T.float32(2)
+        else:
+            with T.block("root"):
+                T.reads()
+                T.writes()
+                for i_0 in range((n + T.int64(5)) // T.int64(6)):
+                    for i_1 in T.unroll(T.int64(6)):
+                        for j in range(32):
+                            with T.block("many"):
+                                vi = T.axis.spatial(n, i_0 * T.int64(6) + i_1)
+                                vj = T.axis.spatial(32, j)
+                                T.where(i_0 * T.int64(6) + i_1 < n)
+                                B[vi, vj] = A[vi, vj] * T.float32(2)
+"""
+    assert_structural_equal(func, parse(expected))
+    assert dispatch_on_sizes(normalize_mod(CHOICE), variants[1:]) is None, "a case is missing"
+
+
+def test_each_case_of_a_choice_has_representative_sizes() -> None:
+    assert numbers(CHOICE) == [[1], [128]]
+    assert numbers(CHOICE, {"n": [2, 3, 16]}) == [[2], [3], [16]]
+    assert numbers(CHOICE, {"n": [16, 64]}) == [[1], [16], [64]]
+    far = parse(CHOICE.script().replace("n <= T.int64(3)", "n <= T.int64(300)"))
+    assert numbers(far) == [[1], [512]], "128 rows take the first case"
+
+
+def test_records_of_a_case_are_found_by_its_own_programs() -> None:
+    (n,) = open_sizes(CHOICE)
+    database = MemoryDatabase()
+    recorded = [1, 2, 5, 8, 16, 64, 256]
+    for number in recorded:
+        mod = with_sizes(CHOICE, {n: number})
+        workload = database.commit_workload(mod)
+        record = TuningRecord(Schedule(mod).trace, workload, [1.0], TARGET)
+        database.commit_tuning_record(record)
+    found = find_schedules_of_sizes(
+        database, CHOICE, lambda mod: find_schedule(database, mod, TARGET)
+    )
+    assert [one.sizes[n] for one in found] == [2, 16, 64, 256]
 
 
 # -------------------------------------------------------------------------------- default schedules

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+import codegen
 from tensorir import IRTypeError, IRValueError, relax
 from tensorir.relax import op
-from tests.operator_cases import Case, check
+from tests.operator_cases import Case, check, kernels_of
 
 # ------------------------------------------------------------- Softmax and its relatives, and norms
 
@@ -234,6 +235,18 @@ def test_attention_in_several_tiles() -> None:
                  k[:, :0], v[:, :0], shapes=[(2, 1, 2, 16), (2, "j", 1, 16), (2, "j", 1, 24)]),
         ]
     )  # fmt: skip
+
+
+def test_attention_of_any_length() -> None:
+    # Rows are computed one by one up to 8 queries, and else in tiles.
+    case = Case("any length", lambda *a: op.nn.attention(*a, causal_mask="TopLeft"), attended,
+                *[floats(1, 1, 2, 16)] * 3, shapes=[(1, "n", 2, 16)] * 3)  # fmt: skip
+    built = codegen.vm_build(kernels_of([case]), "llvm -opt-level=0", default_schedules=False)
+    call = codegen.VirtualMachine(built, codegen.cpu())["case0"]
+    for n in (1, 2, 3, 5, 8, 9, 31, 32, 33, 127, 129):
+        q, k, v = (floats(1, n, 2, 16) for _ in range(3))
+        expected = attended(q, k, v, mask=np.tril(np.ones((n, n), bool)))
+        np.testing.assert_allclose(call(q, k, v), expected, rtol=1e-5, atol=1e-5)
 
 
 def test_numbers_that_are_not_finite_stay_in_their_rows() -> None:
