@@ -15,6 +15,7 @@ from math import gcd
 from typing import Final, Literal
 
 from tensorir import te
+from tensorir.comparison.equal import expr_deep_equal
 from tensorir.errors import IRTypeError, IRValueError
 from tensorir.nodes.buffer import Buffer
 from tensorir.nodes.dtype import INT64, DataType
@@ -55,7 +56,8 @@ read the keys more often, and more keys leave the second cache. A smaller tile w
 the number of queries is unknown."""
 _SINGLE_ROWS: Final = 8
 """If the number of queries is unknown, up to this many are computed one by one: a tile takes as
-long as ten of them."""
+long as ten of them. With as many keys, the tiles of keys are small, too, and `_LANES` queries are
+faster one by one."""
 _LANES: Final = 16
 """Partial maxima and sums of a row, and the sides of a square that is transposed in registers."""
 _FEW_ROWS: Final = 4
@@ -174,6 +176,11 @@ class _Attention:
         positions = self.query.shape[1]
         return isinstance(positions, IntImm) and positions.value < _QUERIES
 
+    @property
+    def has_as_many_keys(self) -> bool:
+        """True if there are as many keys as queries, whatever their number."""
+        return expr_deep_equal(self.query.shape[1], self.key.shape[1])
+
     def statement(self) -> Stmt:
         """Return the loops, of which those over tiles of rows may run in any order."""
         heads, rows = self.query.shape[2], self.query.shape[1]
@@ -183,8 +190,9 @@ class _Attention:
             count = max(1, -(-rows.value // _QUERIES))
             height = max(1, min(rows.value, _length(rows.value, count, 4)))
             return self._tiles("", heads, rows, height)
+        most = _LANES if self.has_as_many_keys else _SINGLE_ROWS
         return IfThenElse(
-            rows <= const(_SINGLE_ROWS, rows.dtype),
+            rows <= const(most, rows.dtype),
             self._tiles("single_", heads, rows, 1),
             self._tiles("", heads, rows, _SYMBOLIC_QUERIES),
         )
@@ -237,7 +245,7 @@ class _Tile:
         """Add the loops over the tiles of keys, and around them what is done once."""
         call, nests, dtype = self.call, self.nests, self.call.dtype
         depth, width = call.query.shape[3], call.value.shape[3]
-        keys = _Keys.of(call.key.shape[1])
+        keys = self._keys
 
         def scaled(i: PrimExpr, d: PrimExpr) -> PrimExpr:
             position, head = self._query(i)
@@ -275,6 +283,12 @@ class _Tile:
 
         where = exists if self._may_end_early else None
         nests.store("result", call.result, divided, place, extents=[height, width], where=where)
+
+    @property
+    def _keys(self) -> _Keys:
+        """The tiles of keys; if they are as many as the rows, single rows have few keys."""
+        has_few = self.height == 1 and self.call.has_as_many_keys
+        return _Keys.of(self.call.key.shape[1], _LANES if has_few else _KEYS)
 
     @property
     def _length(self) -> PrimExpr:
@@ -432,7 +446,7 @@ class _Tile:
         if call.softcap:
             cap = const(call.softcap, dtype)
             score = te.tanh(score / cap) * cap
-        keys = _Keys.of(call.key.shape[1])
+        keys = self._keys
         if call.bias is not None:
             place = (self.batch, head, position, keys.row(j))
             bias = at(call.bias, *broadcast_indices(place, call.bias.shape))
@@ -465,11 +479,11 @@ class _Keys:
     lanes: int
 
     @staticmethod
-    def of(size: PrimExpr) -> _Keys:
-        """Return the tiles of a number of keys."""
+    def of(size: PrimExpr, most: int) -> _Keys:
+        """Return the tiles of a number of keys, at most `most` in each."""
         if not isinstance(size, IntImm):
-            return _Keys(cast(INT64, size), _KEYS, _LANES)
-        count = max(1, -(-size.value // _KEYS))
+            return _Keys(cast(INT64, size), most, _LANES)
+        count = max(1, -(-size.value // most))
         length = size.value
         if length >= _LANES:
             while (length := _length(size.value, count, _LANES)) > size.value:
