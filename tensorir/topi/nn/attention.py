@@ -47,6 +47,7 @@ from tensorir.topi.extents import (
     known_extent,
 )
 from tensorir.topi.matmul import product_dtypes
+from tensorir.topi.nn.key_tiles import LANES, KeyTiles, tile_length
 
 _QUERIES: Final = 64
 _SYMBOLIC_QUERIES: Final = 32
@@ -56,10 +57,8 @@ read the keys more often, and more keys leave the second cache. A smaller tile w
 the number of queries is unknown."""
 _SINGLE_ROWS: Final = 8
 """If the number of queries is unknown, up to this many are computed one by one: a tile takes as
-long as ten of them. With as many keys, the tiles of keys are small, too, and `_LANES` queries are
+long as ten of them. With as many keys, the tiles of keys are small, too, and `LANES` queries are
 faster one by one."""
-_LANES: Final = 16
-"""Partial maxima and sums of a row, and the sides of a square that is transposed in registers."""
 _FEW_ROWS: Final = 4
 """With more rows, their partial sums are more than the keys."""
 _ROW: Final = {"schedule_rule": "None"}
@@ -188,9 +187,9 @@ class _Attention:
             heads, rows = self.key.shape[2], rows * self.group
         if isinstance(rows, IntImm):
             count = max(1, -(-rows.value // _QUERIES))
-            height = max(1, min(rows.value, _length(rows.value, count, 4)))
+            height = max(1, min(rows.value, tile_length(rows.value, count, 4)))
             return self._tiles("", heads, rows, height)
-        most = _LANES if self.has_as_many_keys else _SINGLE_ROWS
+        most = LANES if self.has_as_many_keys else _SINGLE_ROWS
         return IfThenElse(
             rows <= const(most, rows.dtype),
             self._tiles("single_", heads, rows, 1),
@@ -285,10 +284,10 @@ class _Tile:
         nests.store("result", call.result, divided, place, extents=[height, width], where=where)
 
     @property
-    def _keys(self) -> _Keys:
+    def _keys(self) -> KeyTiles:
         """The tiles of keys; if they are as many as the rows, single rows have few keys."""
         has_few = self.height == 1 and self.call.has_as_many_keys
-        return _Keys.of(self.call.key.shape[1], _LANES if has_few else _KEYS)
+        return KeyTiles.of(self.call.key.shape[1], LANES if has_few else _KEYS)
 
     @property
     def _length(self) -> PrimExpr:
@@ -302,7 +301,7 @@ class _Tile:
             return position
         return position + self._length - cast(INT64, self.call.query.shape[1])
 
-    def _range(self, keys: _Keys) -> tuple[PrimExpr, PrimExpr]:
+    def _range(self, keys: KeyTiles) -> tuple[PrimExpr, PrimExpr]:
         """Return the first tile of keys that a row of this tile sees, and the number of them."""
         end, start, zero = self._length, const(0, INT64), const(0, INT64)
         if self.call.causal_mask is not None:
@@ -318,7 +317,7 @@ class _Tile:
     def _step(
         self,
         nests: Nests,
-        keys: _Keys,
+        keys: KeyTiles,
         start: PrimExpr,
         queries: Buffer,
         largest: Buffer,
@@ -393,7 +392,7 @@ class _Tile:
     def _products(
         self,
         nests: Nests,
-        keys: _Keys,
+        keys: KeyTiles,
         queries: Buffer,
         key: Callable[[PrimExpr, PrimExpr], PrimExpr],
     ) -> Buffer:
@@ -404,7 +403,7 @@ class _Tile:
         """
         depth = self.call.query.shape[3]
         shape = [self.height, keys.length]
-        lanes = gcd(depth.value, _LANES) if isinstance(depth, IntImm) else 1
+        lanes = gcd(depth.value, LANES) if isinstance(depth, IntImm) else 1
         if self.height <= _FEW_ROWS and lanes > 1:
             steps = floordiv(depth, lanes)
             parts = nests.allocate("parts", [keys.length, self.height, lanes])
@@ -464,51 +463,3 @@ class _Tile:
             if call.window_size is not None:
                 conditions.append(j > last - call.window_size)
         return select(all_of(conditions), score, -infinity(dtype)) if conditions else score
-
-
-@dataclass(frozen=True)
-class _Keys:
-    """The tiles of keys.
-
-    All tiles have the same length. The last one overlaps its neighbour, so that it ends with the
-    last key; if the number of keys is unknown, it has the last key several times.
-    """
-
-    size: PrimExpr
-    length: int
-    lanes: int
-
-    @staticmethod
-    def of(size: PrimExpr, most: int) -> _Keys:
-        """Return the tiles of a number of keys, at most `most` in each."""
-        if not isinstance(size, IntImm):
-            return _Keys(cast(INT64, size), most, _LANES)
-        count = max(1, -(-size.value // most))
-        length = size.value
-        if length >= _LANES:
-            while (length := _length(size.value, count, _LANES)) > size.value:
-                count += 1
-        return _Keys(const(size.value, INT64), max(length, 1), gcd(length, _LANES) or 1)
-
-    @property
-    def extent(self) -> int | None:
-        """The number of keys, None if it is unknown."""
-        return self.size.value if isinstance(self.size, IntImm) else None
-
-    @property
-    def may_overlap(self) -> bool:
-        """True if the last tile overlaps its neighbour."""
-        return self.extent is not None and self.extent % self.length > 0
-
-    def begin(self, start: PrimExpr) -> PrimExpr:
-        """Return the first key of the tile that adds the keys from `start` on."""
-        return min_(start, self.size - self.length) if self.may_overlap else start
-
-    def row(self, j: PrimExpr) -> PrimExpr:
-        """Return the row of a key in memory."""
-        return j if self.extent is not None else min_(j, self.size - 1)
-
-
-def _length(extent: int, count: int, step: int) -> int:
-    """Return the length of `count` parts of an extent, a multiple of `step`."""
-    return -(-extent // count // step) * step
