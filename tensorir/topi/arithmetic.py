@@ -73,7 +73,8 @@ def _propagate_nan(extremum: _Binary) -> _Binary:
     return function
 
 
-def _log_add_exp(a: PrimExpr, b: PrimExpr) -> PrimExpr:
+def log_of_sum(a: PrimExpr, b: PrimExpr) -> PrimExpr:
+    """Return `log(exp(a) + exp(b))`, without intermediate overflow."""
     large, small = _propagate_nan(te.max)(a, b), te.min(a, b)
     # The difference of equal infinities is NaN.
     equal = select(a == b, large + te.log(const(2.0, a.dtype)), large)
@@ -185,7 +186,7 @@ _ROWS: Final[dict[str, tuple[_Operands, _Binary, str]]] = {
     "copysign": (_FLOATS, te.copysign, "`x1` with the sign of `x2`"),
     "log_add_exp": (
         _FLOATS,
-        _log_add_exp,
+        log_of_sum,
         "`log(exp(x1) + exp(x2))`, without intermediate overflow",
     ),
     "equal": (_ANY, _comparison(EQ), "whether elements are equal, as bool"),

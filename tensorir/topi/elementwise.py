@@ -14,6 +14,7 @@ from tensorir.relax.declaration import operator
 from tensorir.relax.signature import DTypeName
 from tensorir.te.tensor import Tensor
 from tensorir.topi.broadcast import map_elements
+from tensorir.topi.special_functions import erfc, lgamma
 
 _Unary: TypeAlias = Callable[[PrimExpr], PrimExpr]
 
@@ -65,6 +66,8 @@ _OF_FLOATS: Final[dict[str, tuple[_Unary, str]]] = {
     "rsqrt": (te.rsqrt, "`1 / sqrt(x)`"),
     "sigmoid": (te.sigmoid, "`1 / (1 + exp(-x))`"),
     "erf": (te.erf, "the error function"),
+    "erfc": (erfc, "`1 - erf(x)`, exact where `erf(x)` is close to 1 as well"),
+    "lgamma": (lgamma, "the logarithm of the magnitude of the gamma function"),
     "sin": (te.sin, "the sine of an angle in radians"),
     "cos": (te.cos, "the cosine of an angle in radians"),
     "tan": (te.tan, "the tangent of an angle in radians"),

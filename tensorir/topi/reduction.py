@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
@@ -17,6 +18,7 @@ from tensorir.relax.dimension_order import axes as order_of
 from tensorir.relax.signature import DTypeName
 from tensorir.te.reduction import Reducer, largest, place_of_best, smallest
 from tensorir.te.tensor import Tensor
+from tensorir.topi.arithmetic import log_of_sum
 from tensorir.topi.block_nests import block_nest
 from tensorir.topi.broadcast import convert_dtype, map_elements, sum_dtype
 from tensorir.topi.extents import axes_of, axis_of, in_order, is_number, product
@@ -237,10 +239,25 @@ def cumprod(
     return _scan("T_cumprod", te.multiply, 1, data, axis, dtype, exclusive, reverse)
 
 
+@operator("logcumsumexp", dimension_order=order_of("axis"))
+def logcumsumexp(
+    data: Tensor, axis: int | None = None, exclusive: bool = False, reverse: bool = False
+) -> Tensor:
+    """Return the logarithms of the cumulative sums of exponentials, without intermediate overflow.
+
+    For the axis, `exclusive` and `reverse` see `cumsum`.
+    """
+    if not data.dtype.is_floating:
+        raise IRTypeError(
+            f"logcumsumexp needs floating-point numbers, got {data.dtype}; convert by astype"
+        )
+    return _scan("T_logcumsumexp", log_of_sum, -math.inf, data, axis, None, exclusive, reverse)
+
+
 def _scan(
     name: str,
     combine: Callable[[PrimExpr, PrimExpr], PrimExpr],
-    first: int,
+    first: float,
     data: Tensor,
     axis: int | None,
     dtype: str | None,

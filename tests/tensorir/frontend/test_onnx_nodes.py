@@ -47,6 +47,7 @@ NODE_TESTS = {
     "sin": "sin",
     "softmax_cross_entropy_loss": "sce_mean_no_weight_ii_4d_expanded",
     "split": "split_variable_parts_default_axis_opset18",
+    "tensorscatter": "tensorscatter_circular",
     "unique": "unique_sorted_with_axis",
 }
 """The modules of `onnx.backend.test.case.node`, with a test of each.

@@ -129,7 +129,15 @@ def test_functions_of_elements() -> None:
     )
     small = np.array([-0.9, -0.5, -1e-6, 0.0, 1e-6, 0.25, 0.9], "float32")
     large = np.array([-20.0, -3.0, -1.0, 0.0, 1.0, 2.0, 10.0, 30.0], "float32")
-    erf = np.vectorize(lambda v: np.float32(math.erf(v)), otypes=["float32"])
+    tails = np.array([-np.inf, -9.0, -1.0, 0.0, 0.5, 2.0, 4.5, 9.1, np.inf, np.nan], "float32")
+    poles = np.array([-np.inf, -7.5, -2.0, 0.0, 1e-20, 1.9, 8.1, 3e38, np.inf, np.nan], "float32")
+
+    def of_math(function: Any) -> Any:
+        return np.vectorize(lambda v: np.float32(function(v)), otypes=["float32"])
+
+    def log_gamma(v: float) -> float:
+        return math.inf if np.floor(v) == v <= 0 else math.lgamma(v)
+
     positive = np.abs(large) + 1
     check(
         [
@@ -148,7 +156,11 @@ def test_functions_of_elements() -> None:
             for name in [numpy_name.replace("arc", "a")]
         ]
         + [
-            Case("erf", named("erf"), erf, large),
+            Case("erf", named("erf"), of_math(math.erf), large),
+            Case("erfc", named("erfc"), of_math(math.erfc), tails, atol=0),
+            Case("erfc float64", named("erfc"), np.vectorize(math.erfc), tails.astype("float64"), rtol=1e-13, atol=0),
+            Case("lgamma", named("lgamma"), of_math(log_gamma), poles),
+            Case("lgamma float64", named("lgamma"), np.vectorize(log_gamma), poles.astype("float64"), rtol=1e-14, atol=1e-14),
             Case("rsqrt", named("rsqrt"), lambda x: 1 / np.sqrt(x), positive),
             Case("sigmoid", named("sigmoid"), lambda x: 1 / (1 + np.exp(-x)), large),
             Case("isinf, one sign", lambda x: op.isinf(x, detect_negative=False), np.isposinf, special),

@@ -123,7 +123,7 @@ def test_reductions_can_be_factored(operator: Callable[..., Any], loops: int) ->
 
 
 def test_running_sums() -> None:
-    def shifted(x: Any, axis: int, first: int) -> Any:
+    def shifted(x: Any, axis: int, first: float) -> Any:
         return np.insert(x, 0, first, axis).take(range(x.shape[axis]), axis)
 
     check(
@@ -138,5 +138,7 @@ def test_running_sums() -> None:
             Case("cumprod", named("cumprod", 2), lambda x: x.cumprod(2), X),
             Case("cumprod exclusive", named("cumprod", 2, exclusive=True), lambda x: shifted(x.cumprod(2), 2, 1), X),
             Case("vector", named("cumsum", 0), lambda x: x.cumsum(0), X[0, 0]),
+            Case("logcumsumexp", named("logcumsumexp", 1), lambda x: np.logaddexp.accumulate(x, 1), 100 * X),
+            Case("logcumsumexp exclusive", named("logcumsumexp", 0, exclusive=True), lambda x: shifted(np.logaddexp.accumulate(x, 0), 0, -np.inf), 100 * X),
         ]
     )  # fmt: skip

@@ -109,6 +109,28 @@ def top_k(
     return [found[0], found[1]]
 
 
+@onnx_operator("TensorScatter")
+def tensor_scatter(
+    node: OnnxNode, cache: GraphExpr, update: GraphExpr, write_indices: GraphExpr | None = None, *,
+    axis: int = -2, mode: str = "linear",
+) -> GraphExpr:  # fmt: skip
+    """The cache with the update of each item of the batch from its write index on."""
+    if mode not in ("linear", "circular"):
+        raise IRValueError(f"mode must be linear or circular, got {mode!r}")
+    rank, shape = node.rank(cache), node.shape(update)
+    place = node.axis(axis, rank)
+    places = op.reshape(
+        op.arange(0, shape[place], 1, "int64"), [-1 if k == place else 1 for k in range(rank)]
+    )
+    if write_indices is not None:
+        first = op.reshape(op.astype(write_indices, "int64"), [-1, *[1] * (rank - 1)])
+        places = op.add(places, first)
+    if mode == "circular":
+        extent = op.reshape(node.known.integer_tensor([node.extent(cache, place)], "int64"), ())
+        places = op.floor_mod(places, extent)
+    return op.scatter_elements(cache, op.broadcast_to(places, shape), update, place)
+
+
 onnx_operators(
     {
         "Gather": lambda node, x, indices, *, axis=0: op.take(

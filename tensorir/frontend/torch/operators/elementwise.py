@@ -191,9 +191,9 @@ def view_dtype(self: Any, dtype: str) -> Any:
 
 
 _OF_FLOATS: Final = (
-    op.acos, op.acosh, op.asin, op.asinh, op.atan, op.atanh, op.cos, op.cosh, op.erf, op.exp,
-    op.log, op.log2, op.log10, op.log1p, op.expm1, op.rsqrt, op.sigmoid, op.sin, op.sinh, op.sqrt,
-    op.tan, op.tanh,
+    op.acos, op.acosh, op.asin, op.asinh, op.atan, op.atanh, op.cos, op.cosh, op.erf, op.erfc,
+    op.exp, op.expm1, op.lgamma, op.log, op.log2, op.log10, op.log1p, op.rsqrt, op.sigmoid, op.sin,
+    op.sinh, op.sqrt, op.tan, op.tanh,
 )  # fmt: skip
 """Functions that return floating-point numbers for integers as well."""
 
@@ -218,6 +218,9 @@ aten_rows(
         "fmin.default": _ignoring_nan(op.minimum),
         "exp2.default": lambda self, result: op.power(*in_dtype_of(result, 2, self)),
         "atan2.default": lambda self, other, result: op.atan2(*in_dtype_of(result, self, other)),
+        "copysign.Tensor copysign.Scalar": lambda self, other, result: op.copysign(
+            *in_dtype_of(result, self, other)
+        ),
         "eq.Tensor eq.Scalar": _promoted(op.equal),
         "ne.Tensor ne.Scalar": _promoted(op.not_equal),
         "lt.Tensor lt.Scalar": _promoted(op.less),

@@ -21,6 +21,7 @@ from tensorir.frontend.torch.operators.shapes import (
     bounds_in_range,
     diagonal_places,
     has_number,
+    strided_places,
 )
 from tensorir.frontend.torch.table import Match, aten, aten_rows
 from tensorir.nodes.expr import IntImm, PrimExpr, Var
@@ -229,6 +230,15 @@ def diagonal_scatter(self: Any, src: Any, offset: int, dim1: int, dim2: int) -> 
     last = tensor_info(src).ndim - 1
     updates = _permute_axes(src, [last, *range(last)])
     return op.index_put(self, [rows, columns], updates, False, [first, second])
+
+
+@aten("as_strided_scatter.default")
+def as_strided_scatter(
+    self: Any, src: Any, size: Sequence[Any], stride: Sequence[Any], storage_offset: Any
+) -> Any:
+    """A tensor in which `src` replaces elements at multiples of strides, as in `as_strided`."""
+    places = strided_places(size, stride, storage_offset)
+    return in_shape(op.index_put(op.flatten(self), [places], src), tensor_info(self).shape)
 
 
 @aten("repeat_interleave.Tensor")

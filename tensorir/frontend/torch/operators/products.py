@@ -6,6 +6,7 @@ Models are imported for inference: normalisations use the stored statistics.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from string import ascii_letters
 from typing import Any, Final
 
 import numpy as np
@@ -51,6 +52,34 @@ def attended(query: Any, key: Any, value: Any, mask: Any, is_causal: bool, scale
     )
     result = op.permute_dims(found, [0, 2, 1, 3])
     return result if ndim == 4 else op.squeeze(result, 1)
+
+
+@aten("cdist.default", "_cdist_forward.default")
+def cdist(x1: Any, x2: Any, p: float = 2.0, **_: Any) -> Any:
+    """The norms of the differences between each row of `x1` and each row of `x2`."""
+    first, second = tensor_info(x1).ndim, tensor_info(x2).ndim
+    differences = op.expand_dims(x1, first - 1) - op.expand_dims(x2, second - 2)
+    return op.norm(differences, float(p), [max(first, second)])
+
+
+@aten("_trilinear.default")
+def trilinear(
+    i1: Any,
+    i2: Any,
+    i3: Any,
+    expand1: Sequence[int],
+    expand2: Sequence[int],
+    expand3: Sequence[int],
+    sumdim: Sequence[int],
+    **_: Any,
+) -> Any:
+    """The product of three tensors without the axes `expand1`, ..., summed along `sumdim`."""
+    letters = ascii_letters[: tensor_info(i1).ndim + len(expand1)]
+    *inputs, result = (
+        "".join(letter for k, letter in enumerate(letters) if k not in missing)
+        for missing in (expand1, expand2, expand3, sumdim)
+    )
+    return op.einsum([i1, i2, i3], f"{','.join(inputs)}->{result}")
 
 
 def _batch_norm(input: Any, weight: Any, bias: Any, mean: Any, var: Any, eps: float) -> Any:

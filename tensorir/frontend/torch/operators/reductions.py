@@ -108,6 +108,23 @@ def median(self: Any, dim: int | None = None, keepdim: bool = False) -> Any:
     return tuple(op.where(has_nan, nan, own) for nan, own in zip(largest, found, strict=True))
 
 
+@aten("nanmedian.default", "nanmedian.dim")
+@of_vectors
+def nanmedian(self: Any, dim: int | None = None, keepdim: bool = False) -> Any:
+    """The medians of the elements that are not NaN, as `median`; NaN if all are NaN."""
+    if not is_float(dtype_of(self)):
+        return median(self=self, dim=dim, keepdim=keepdim)
+    if dim is None:
+        return nanmedian(self=op.flatten(self), dim=0)[0]
+    axis = axis_of(dim, self)
+    # NaN is sorted to the end.
+    count = op.sum(op.astype(op.logical_not(op.isnan(self)), "int64"), [axis], keepdims=True)
+    place = op.maximum(op.floor_divide(count - 1, 2), 0)
+    ordered = op.sort(self, axis), op.argsort(self, axis, False, "int64")
+    found = [op.gather_elements(one, place, axis) for one in ordered]
+    return tuple(found if keepdim else [op.squeeze(one, axis) for one in found])
+
+
 def _cumulative(operator: Operator) -> Operator:
     def convert(self: Any, dim: int, result: TensorStructInfo) -> Any:
         (x,) = in_dtype_of(result, self)
@@ -189,6 +206,9 @@ aten_rows(
         "logsumexp.default": lambda self, dim, keepdim: _reduced(op.logsumexp, self, dim, keepdim),
         "cumsum.default": _cumulative(op.cumsum),
         "cumprod.default": _cumulative(op.cumprod),
+        "logcumsumexp.default": of_vectors(
+            lambda self, dim: op.logcumsumexp(self, axis_of(dim, self))
+        ),
         "cummax.default": of_vectors(
             lambda self, dim: op.cumulative_extreme(self, axis_of(dim, self), True)
         ),

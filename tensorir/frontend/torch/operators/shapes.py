@@ -225,16 +225,21 @@ def unfold(self: Any, dimension: int, size: int, step: int, result: TensorStruct
     return op.permute_dims(windows, [*order, axis + 1])
 
 
+def strided_places(size: Sequence[Any], stride: Sequence[Any], offset: Any) -> Any:
+    """Return indices into a flat tensor: an offset plus multiples of strides."""
+    places: Any = as_tensor(offset or 0, "int64")
+    for axis, (extent, step) in enumerate(zip(size, stride, strict=True)):
+        own = op.arange(0, extent, 1, "int64") * as_tensor(step, "int64")
+        places = places + op.reshape(own, [1] * axis + [-1] + [1] * (len(size) - axis - 1))
+    return places
+
+
 @aten("as_strided.default")
 def as_strided(
     self: Any, size: Sequence[Any], stride: Sequence[Any], storage_offset: Any, **_: Any
 ) -> Any:
     """Elements at multiples of strides, counted in elements of a contiguous tensor."""
-    places: Any = as_tensor(storage_offset or 0, "int64")
-    for axis, (extent, step) in enumerate(zip(size, stride, strict=True)):
-        own = op.arange(0, extent, 1, "int64") * as_tensor(step, "int64")
-        places = places + op.reshape(own, [1] * axis + [-1] + [1] * (len(size) - axis - 1))
-    return op.take(op.flatten(self), places, 0)
+    return op.take(op.flatten(self), strided_places(size, stride, storage_offset), 0)
 
 
 def diagonal_places(offset: int, length: PrimExpr) -> tuple[Any, Any]:
