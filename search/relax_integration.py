@@ -8,7 +8,7 @@ from typing import Any
 import codegen
 from codegen import Target
 from search.database import Database, ModuleEquality
-from search.models.extract_tasks import ExtractedTask, as_module
+from search.models.extract_tasks import ExtractedTask, with_params
 from search.models.extract_tasks import extract_tasks as _extract_tasks
 from search.models.tune_model import tune_model
 from search.run import PathLike
@@ -24,7 +24,7 @@ def extract_tasks(
     module_equality: str | ModuleEquality = "structural",
 ) -> list[ExtractedTask]:
     """Return the tasks of a model whose `main` gets `params`; see `search.extract_tasks`."""
-    return _extract_tasks(as_module(mod, params), target, module_equality=module_equality)
+    return _extract_tasks(with_params(mod, params), target, module_equality=module_equality)
 
 
 def tune_relax(
@@ -62,4 +62,4 @@ def compile_relax(
     `enable_warning` has no effect: missing schedules are always logged.
     """
     del enable_warning
-    return codegen.vm_build(as_module(mod, params), target, database=database)
+    return codegen.vm_build(with_params(mod, params), target, database=database)

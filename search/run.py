@@ -36,6 +36,7 @@ from search.runs.run_journal import RunJournal, plan_of
 from search.task_scheduler.task_scheduler import TaskScheduler
 from search.task_scheduler.task_state import DONE, TaskState
 from tensorir.errors import TensorIRError
+from tensorir.paths import as_path
 
 logger = logging.getLogger("tensorir.search")
 
@@ -251,7 +252,11 @@ def open_database(
     """
     if not isinstance(database, str):
         return Database.create(database)
-    where = {"work_dir": _path(work_dir)} if database in IN_FILES or "://" in database else {}
+    where = (
+        {"work_dir": as_path(work_dir, "work_dir")}
+        if database in IN_FILES or "://" in database
+        else {}
+    )
     return Database.create(database, module_equality=module_equality, **where)
 
 
@@ -301,15 +306,9 @@ def _refuse_unmeasurable_targets(
             )
 
 
-def _path(work_dir: PathLike) -> Path:
-    if not isinstance(work_dir, (str, os.PathLike)):
-        raise TuningError(f"work_dir is the path of a directory, got {work_dir!r}")
-    return Path(work_dir)
-
-
 def _writable(work_dir: PathLike) -> Path:
     """Create a directory if need be; TuningError unless files can be written in it."""
-    folder = _path(work_dir)
+    folder = as_path(work_dir, "work_dir")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder) as file:

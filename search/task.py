@@ -13,7 +13,7 @@ from search.errors import TuningError
 from search.reports.live_display import Progress
 from search.space_generator.replays import ReplayBudget
 from tensorir.errors import IRTypeError
-from tensorir.function import IRModule, PrimFunc
+from tensorir.function import BaseFunc, IRModule, PrimFunc
 
 _logger: Final = logging.getLogger("tensorir.search")
 
@@ -82,8 +82,7 @@ def normalize_mod(mod: IRModule | PrimFunc) -> IRModule:
     if isinstance(mod, PrimFunc):
         defaults = {"global_symbol": "main", "tir.noalias": True}
         return IRModule({"main": mod.with_attr({**defaults, **mod.attrs})})
-    if not isinstance(mod, IRModule):
-        raise IRTypeError(f"mod is a PrimFunc or an IRModule, got {type(mod).__name__}")
+    mod = as_module(mod)
     functions = functions_to_tune(mod)
     if not functions:
         others = ", ".join(sorted(mod.functions))
@@ -100,6 +99,18 @@ def normalize_mod(mod: IRModule | PrimFunc) -> IRModule:
         )
     (func,) = functions.values()
     return mod if len(mod) == 1 and "main" in mod else IRModule({"main": func}, mod.attrs)
+
+
+def as_module(mod: IRModule | BaseFunc) -> IRModule:
+    """Return a module, or a function as a module; IRTypeError for a value of another type."""
+    if isinstance(mod, BaseFunc):
+        return IRModule.from_expr(mod)
+    if not isinstance(mod, IRModule):
+        raise IRTypeError(
+            f"mod is an IRModule or a function, got {type(mod).__name__}; import a model, for "
+            "example by tensorir.frontend.from_onnx(path)"
+        )
+    return mod
 
 
 def functions_to_tune(mod: IRModule) -> dict[str, PrimFunc]:

@@ -41,7 +41,7 @@ from search.space_generator.space_generator import (
     SpaceArg,
     space_from_parts,
 )
-from search.task import functions_to_tune
+from search.task import as_module, functions_to_tune
 from tensorir.errors import IRTypeError
 from tensorir.function import IRModule, PrimFunc
 from tensorir.nodes.stmt import Block
@@ -126,8 +126,7 @@ def tune_tir(
     """
     if not isinstance(config, TuneConfig) or unknown:
         raise IRTypeError(_refusal(config, unknown))
-    if not isinstance(mod, (IRModule, PrimFunc)):
-        raise IRTypeError(f"mod is a PrimFunc or an IRModule, got {type(mod).__name__}")
+    mod = mod if isinstance(mod, PrimFunc) else as_module(mod)
     config = config.replacing(
         builder=builder,
         runner=runner,

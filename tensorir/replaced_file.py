@@ -6,8 +6,9 @@ import os
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import BinaryIO
+
+from tensorir.paths import as_path
 
 
 @contextmanager
@@ -19,7 +20,7 @@ def replaced_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     kept. An exception inside the statement keeps the old file. Raises OSError if the file cannot be
     written.
     """
-    target = Path(path)
+    target = as_path(path)
     beside = target.parent / f".{target.name}.{secrets.token_hex(8)}"
     try:
         with beside.open("xb") as file:

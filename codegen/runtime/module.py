@@ -16,6 +16,7 @@ from codegen.runtime.timing import TimedFunctions
 from codegen.signature import ModuleInfo, read_object_code
 from codegen.target import Target, as_target
 from tensorir.errors import IRValueError
+from tensorir.paths import as_path
 
 if TYPE_CHECKING:
     from codegen.devices.module import GpuModule
@@ -173,7 +174,7 @@ class Module(TimedFunctions[Function]):
                 "Module.object_code, or pickle "
                 f"the module, and register the functions in the process that loads it"
             )
-        export.link_library(self.object_code, Path(path), embedded)
+        export.link_library(self.object_code, as_path(path), embedded)
 
     def c_header(self) -> str:
         """Return the C prototypes of the functions that the library exports."""
@@ -229,4 +230,4 @@ def _build_for_gpu(mod: Compilable, target: Target, guard_pages: bool) -> GpuMod
 
 def load_module(path: str | Path) -> Module:
     """Load a library that `export_library` wrote; LinkError for other files."""
-    return Module(export.load_library(Path(path)))
+    return Module(export.load_library(as_path(path)))

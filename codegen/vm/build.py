@@ -30,6 +30,7 @@ from codegen.vm.translate import Translation
 from tensorir import transform
 from tensorir.function import BaseFunc, IRModule, PrimFunc
 from tensorir.nodes.stmt import For, ForKind
+from tensorir.paths import as_path
 from tensorir.recursion import any_depth
 from tensorir.relax.call_graph import all_callees, callees_first, graph_calls
 from tensorir.relax.expr import GraphVar
@@ -218,7 +219,7 @@ def export(
     for a place at which no library can be, both before anything is compiled, and the errors of
     `vm_build`.
     """
-    place = Path(path)
+    place = as_path(path)
     if not isinstance(model, (Executable, Module)):
         functions_by_name(model)  # type: ignore[arg-type]  # refuses other things
         chosen = as_target(target)

@@ -16,6 +16,7 @@ from codegen.vm import program as p
 from codegen.vm.c_library import header, link_executable
 from codegen.vm.constants import Array, Constants
 from tensorir.function import IRModule
+from tensorir.paths import as_path
 from tensorir.text_table import aligned
 
 
@@ -95,7 +96,7 @@ class Executable:
         another process, without a compiler. Raises CodegenError if a Python function is called,
         which a library cannot carry; LinkError without a linker.
         """
-        link_executable(self, Path(path))
+        link_executable(self, as_path(path))
 
     def c_header(self, name: str = "model") -> str:
         """Return the C header of the library that `export_library` writes to `lib<name>.so`."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from schedule.errors import TraceError, TraceIndexError
@@ -21,6 +20,7 @@ from tensorir.errors import TensorIRError
 from tensorir.indices.index_map import IndexMap
 from tensorir.nodes.expr import PrimExpr, Var
 from tensorir.nodes.node import show_text, text_to_html
+from tensorir.paths import as_path
 from tensorir.replaced_file import replaced_file
 
 if TYPE_CHECKING:
@@ -250,7 +250,7 @@ class Trace:
     def load(path: str | os.PathLike[str]) -> Trace:
         """Read a trace from a file; TraceError names the file, the line and the cause."""
         try:
-            text = Path(path).read_text(encoding="utf-8")
+            text = as_path(path).read_text(encoding="utf-8")
             return Trace.from_json(json.loads(text))
         except json.JSONDecodeError as error:
             raise TraceError(

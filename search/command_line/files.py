@@ -39,14 +39,7 @@ def read_program(path: str, shapes: Sequence[str] | None = None) -> IRModule:
     for a missing file and for bad shapes, ImportError if the package that reads the file is not
     installed, DiagnosticError for an invalid script, and the errors of the front ends.
     """
-    place, name = Path(path), None
-    front, colon, last = path.rpartition(":")
-    if colon and last.isidentifier() and not place.exists():
-        place, name = Path(front), last
-    if not place.exists():
-        raise ArgumentError(f"there is no file {place}")
-    if place.is_dir():
-        raise ArgumentError(f"{place} is a directory, not a program or a model")
+    place, name = existing_file(path)
     if place.suffix == ".onnx":
         return frontend.from_onnx(place, _shapes(shapes or ()))
     if shapes:
@@ -55,6 +48,19 @@ def read_program(path: str, shapes: Sequence[str] | None = None) -> IRModule:
         return frontend.from_exported_program(_read_exported(place))
     found = _program_in_json(place) if place.suffix == ".json" else read_script_file(place, name)
     return found if isinstance(found, IRModule) else IRModule.from_expr(found)
+
+
+def existing_file(path: str) -> tuple[Path, str | None]:
+    """Return the file of a program, and the name after a colon; ArgumentError for another place."""
+    place, name = Path(path), None
+    front, colon, last = path.rpartition(":")
+    if colon and last.isidentifier() and not place.exists():
+        place, name = Path(front), last
+    if not place.exists():
+        raise ArgumentError(f"there is no file {place}")
+    if place.is_dir():
+        raise ArgumentError(f"{place} is a directory, not a program or a model")
+    return place, name
 
 
 def is_model(mod: IRModule) -> bool:

@@ -94,11 +94,17 @@ def output_file(
 ) -> Any:
     """Return an option for a file to write, which is checked before the work begins.
 
-    `names` are short ones besides that of the parameter.
+    Its suffix is that of `metavar`, if that has one. `names` are short ones besides that of the
+    parameter.
     """
+    suffix = Path(metavar).suffix
 
     def check(path: Path | None) -> Path | None:
-        if path is not None and not path.absolute().parent.is_dir():
+        if path is None:
+            return None
+        if suffix and path.suffix != suffix:
+            raise typer.BadParameter(f"{path}: the name of the file has to end with {suffix}")
+        if not path.absolute().parent.is_dir():
             raise typer.BadParameter(f"{path}: there is no directory {path.parent}")
         return path
 

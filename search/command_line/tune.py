@@ -12,7 +12,7 @@ import typer
 
 from codegen import Target as CodegenTarget
 from search.builder import LocalBuilder
-from search.command_line.files import is_model, read_program, read_trace
+from search.command_line.files import existing_file, is_model, read_program, read_trace
 from search.command_line.options import (
     AllowExtern,
     CaFile,
@@ -135,6 +135,7 @@ def tune(
 
         tensorir tune model.onnx --seconds 600 --work-dir tuned --only conv2d
     """
+    existing_file(program)
     if trials is None and seconds is None:
         raise ArgumentError("missing option --trials N or --seconds S (how much to search)")
     chosen = target_of(target)

@@ -18,6 +18,7 @@ from search.database.store import RECORDS, WORKLOADS, Claimed, Kind, Lease, Memo
 from search.database.target_key import target_key
 from search.errors import DatabaseError, NoDatabaseError
 from tensorir.errors import IRValueError
+from tensorir.paths import as_path
 
 if TYPE_CHECKING:
     from tensorir.function import IRModule
@@ -246,9 +247,11 @@ class JSONDatabase(KeyedDatabase):
     ) -> None:
         if work_dir is None and (path_workload is None or path_tuning_record is None):
             raise DatabaseError("JSONDatabase needs work_dir, or the paths of both files")
-        folder = Path(work_dir or ".")
-        self.path_workload = Path(path_workload or folder / WORKLOADS.file)
-        self.path_tuning_record = Path(path_tuning_record or folder / RECORDS.file)
+        folder = as_path(work_dir or ".", "work_dir")
+        self.path_workload = as_path(path_workload or folder / WORKLOADS.file, "path_workload")
+        self.path_tuning_record = as_path(
+            path_tuning_record or folder / RECORDS.file, "path_tuning_record"
+        )
         paths: dict[Kind[Any], Path] = {
             WORKLOADS: self.path_workload,
             RECORDS: self.path_tuning_record,
@@ -292,9 +295,9 @@ def database_at(place: str | os.PathLike[str], *, may_be_new: bool = False) -> D
 
     Raises DatabaseError if there is no database, or the place cannot have one.
     """
+    path = as_path(place, "database")
     if "://" in os.fspath(place):
         return Database.create(os.fspath(place))
-    path = Path(place)
     if path.suffix in _OF_SQLITE:
         return Database.create("sql", path, allow_missing=may_be_new)
     if path.suffix == ".json":
@@ -329,7 +332,7 @@ def database_in(
 
     If there are files of two kinds, it is the database that was written last.
     """
-    folder = Path(work_dir)
+    folder = as_path(work_dir, "work_dir")
     files = {"json": folder / RECORDS.file, "sql": folder / f"{SQL_FILE}-wal"}
     if not files["sql"].exists():
         files["sql"] = folder / SQL_FILE

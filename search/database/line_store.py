@@ -29,6 +29,7 @@ from search.lines import (
     refusals_named,
     replace_lines,
 )
+from tensorir.paths import as_path
 
 
 class _Where(NamedTuple):
@@ -60,7 +61,7 @@ class LineStore(MemoryStore):
         workload_key: Callable[[Workload], str] = lambda _: "",
     ) -> None:
         super().__init__()
-        self._folder = Path(folder)
+        self._folder = as_path(folder, "work_dir")
         self._paths = paths or {}
         self._workload_key = workload_key
         self._files: dict[Kind[Any], LineFile] = {}

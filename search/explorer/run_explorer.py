@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from itertools import chain, zip_longest
-from pathlib import Path
 from typing import Final
 
 from schedule import Schedule
@@ -24,6 +23,7 @@ from search.reports.table import RunTable
 from search.reports.tasks import TaskTrials
 from search.reports.trial import Trial
 from search.runner.time_call import time_text
+from tensorir.paths import as_path
 
 _MOST_SCHEDULES: Final = 6
 """The maximum number of schedules in a page."""
@@ -62,7 +62,7 @@ class RunExplorer(Component):
     def __init__(
         self, work_dir: str | os.PathLike[str], database: str | Database | None = None
     ) -> None:
-        self.folder = Path(work_dir)
+        self.folder = as_path(work_dir, "work_dir")
         self.title = f"Trials in {self.folder.resolve().name or self.folder}"
         run = load_run(work_dir)
         found = database_at(database) if isinstance(database, str) else database

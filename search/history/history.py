@@ -20,7 +20,7 @@ from search.history.sample_on_miss import SampleOnMiss, Sampler
 from search.history.size_dispatch import dispatch_on_sizes
 from search.history.size_records import find_schedules_of_sizes
 from search.history.symbolic_sizes import open_sizes, representative_sizes, with_sizes
-from search.task import normalize_mod
+from search.task import as_module, normalize_mod
 from tensorir.errors import IRTypeError, IRValueError
 from tensorir.function import IRModule, PrimFunc
 
@@ -192,6 +192,7 @@ def apply_default_schedules(mod: IRModule, target: str | Target | None = None) -
 
 def apply_history(mod: IRModule, history: History, target: str | Target | None = None) -> IRModule:
     """Return a module with the schedules that a history finds; see `apply_database`."""
+    mod = as_module(mod)
     functions = {n: f for n, f in sorted(mod.prim_funcs().items()) if can_be_scheduled(f)}
     result = mod.clone()
     for name, func in functions.items():
@@ -217,7 +218,7 @@ def find_schedules(
 def _find_all(
     mod: IRModule, history: History, target: str | Target | None
 ) -> dict[str, FoundSchedule | None]:
-    functions = sorted(mod.prim_funcs().items())
+    functions = sorted(as_module(mod).prim_funcs().items())
     return {
         name: history.find(func, target, name) for name, func in functions if can_be_scheduled(func)
     }

@@ -21,7 +21,7 @@ from search.history.symbolic_sizes import (
     representative_sizes,
     with_sizes,
 )
-from search.task import functions_to_tune, normalize_mod, with_num_cores
+from search.task import as_module, functions_to_tune, normalize_mod, with_num_cores
 from tensorir import transform
 from tensorir.function import BaseFunc, IRModule, PrimFunc
 from tensorir.relax.call_graph import all_callees, run_counts
@@ -81,8 +81,8 @@ def extract_tasks(
     without a caller, without blocks, and with `tir.is_scheduled` are left out. In a module without
     graph functions each function runs once.
 
-    Raises TuningError if `mod` is not a module or a function, and for unknown names and invalid
-    numbers in `sizes`.
+    Raises IRTypeError if `mod` is not a module or a function, and TuningError for unknown names and
+    invalid numbers in `sizes`.
     """
     functions = as_looked_up(as_module(mod))
     if not isinstance(sizes, Mapping | None):
@@ -96,15 +96,9 @@ def extract_tasks(
     return _shortest(tasks) if include_compatible else tasks
 
 
-def as_module(mod: IRModule | BaseFunc, params: Mapping[str, Any] | None = None) -> IRModule:
+def with_params(mod: IRModule | BaseFunc, params: Mapping[str, Any] | None) -> IRModule:
     """Return a model as a module with `params` bound to its `main`; TuningError for other types."""
-    if isinstance(mod, BaseFunc):
-        mod = IRModule.from_expr(mod)
-    if not isinstance(mod, IRModule):
-        raise TuningError(
-            f"a model is an IRModule, got {type(mod).__name__}; import it, for example by "
-            "tensorir.frontend.from_onnx(path)"
-        )
+    mod = as_module(mod)
     if not isinstance(params, Mapping | None):
         raise TuningError(
             f"params has arrays by the names of parameters of main, as in {{'w': array}}, got "

@@ -21,7 +21,7 @@ from search.history.default_schedules import Scheduled, default_schedules_of
 from search.history.symbolic_sizes import Sizes
 from search.loop import tune_run
 from search.models.check_model import compare_call_with_kernels, refuse_wrong_schedules
-from search.models.extract_tasks import ExtractedTask, as_module, extract_tasks
+from search.models.extract_tasks import ExtractedTask, extract_tasks, with_params
 from search.options import TuneConfig, TuneOptions, listing_options
 from search.run import PathLike, Run, open_database
 from search.runner.arguments import InputData
@@ -119,7 +119,7 @@ def tune_model(
         options.pop("num_trials_per_iter", None)
     config = TuneConfig(max_trials_global, keep_going=True, **options)
     equality = config.module_equality
-    mod = as_module(mod, params)
+    mod = with_params(mod, params)
     found = extract_tasks(
         mod,
         target,

@@ -18,6 +18,7 @@ from search.reports.report import RunReport
 from search.reports.table import LogTable
 from search.reports.tasks import failures_of
 from search.reports.trial import NO_ERROR, Trial
+from tensorir.paths import as_path
 from tensorir.text_table import aligned, html_table
 
 if TYPE_CHECKING:
@@ -258,7 +259,7 @@ def explain(path: str | os.PathLike[str]) -> LogExplanation:
     Raises OSError if the path does not exist, DatabaseError for a directory without trials,
     TuningError for a log without records or of an unknown format.
     """
-    place = Path(path)
+    place = as_path(path)
     place.stat()
     kinds = _known_formats()
     for kind in kinds:

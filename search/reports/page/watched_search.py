@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from search.database import Database, JSONDatabase, TuningRecord, database_at, database_in
@@ -22,6 +21,7 @@ from search.reports.tasks import Tasks, TaskTrials
 from search.reports.trial import Trial
 from search.runs.run_journal import RunJournal
 from search.space_generator.design_space import DesignSpace
+from tensorir.paths import as_path
 
 _MOST_WINNERS: Final = 24
 
@@ -37,7 +37,7 @@ class WatchedSearch:
     def __init__(
         self, work_dir: str | os.PathLike[str], database: str | Database | None = None
     ) -> None:
-        self.folder = Path(work_dir)
+        self.folder = as_path(work_dir, "work_dir")
         if not self.folder.is_dir():
             what = "it is a file" if self.folder.exists() else "it does not exist"
             raise NoDatabaseError(

@@ -6,7 +6,7 @@ import pytest
 import search as ms
 import tensorir
 from search.errors import TuningError
-from tensorir import IRModule, transform
+from tensorir import IRModule, IRTypeError, transform
 from tests.search.models.network_programs import (
     DENSE,
     RELU,
@@ -100,7 +100,9 @@ def test_longer_programs_are_served_by_the_shortest_on_request() -> None:
 
 
 def test_tasks_are_those_of_a_module() -> None:
-    with pytest.raises(TuningError, match="a model is an IRModule, got str"):
+    with pytest.raises(
+        IRTypeError, match="mod is an IRModule or a function, got str; import a model"
+    ):
         ms.extract_tasks("model.onnx", TARGET)  # type: ignore[arg-type]
 
 

@@ -148,7 +148,6 @@ def test_seconds_bound_a_run(measured: dict[str, Any], tmp_path: Path) -> None:
         ({"max_trials_global": "9"}, "max_trials_global is an int of at least 0, got '9'"),
         ({"max_trials_global": 9, "params": [1]}, "params has arrays by the names .* got list"),
         ({"max_trials_global": 9, "sizes": 3}, "sizes has numbers by the names .* got int"),
-        ({"max_trials_global": 9, "work_dir": 3}, "work_dir is the path of a directory, got 3"),
         ({"max_trials_global": 9, "op_names": ["small"]}, "the model has no kernel to tune"),
     ],
 )
