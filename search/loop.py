@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import Final
 
 from search.database.best_records import with_traces
 from search.errors import TuningError, blamed_on
@@ -29,6 +30,8 @@ from search.runs.note_trial import (
 from search.search_strategy.initial_schedules import initial_candidates
 from search.task_scheduler.task_state import DONE, FAILED_MS, TaskState
 
+_INTERRUPTED: Final = "Interrupted: all measurements are kept, and the same call resumes"
+
 
 def tune_run(run: Run, finish: Callable[[], object] | None = None) -> None:
     """Search the tasks of a run, and name the winner of each.
@@ -50,10 +53,11 @@ def tune_run(run: Run, finish: Callable[[], object] | None = None) -> None:
         run.journal.end()
         run.database.report = report_of_run(run)
     except KeyboardInterrupt:
-        run.log.warning("Interrupted: all measurements are kept, and the same call resumes")
         run.database.report = report_of_run(run)
         if run.config.on_interrupt == "raise":
-            raise
+            # Without the place of the interrupt, which says nothing to whoever interrupts.
+            raise KeyboardInterrupt(_INTERRUPTED) from None
+        run.log.warning(_INTERRUPTED)
     finally:
         with delay_interrupt():
             run.builder.clean_up()

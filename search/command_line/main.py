@@ -16,6 +16,7 @@ import errno
 import inspect
 import io
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Callable, Sequence
@@ -89,8 +90,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with contextlib.redirect_stdout(sys.stderr):
             result = run()
         return _print(result, as_json)
-    except (KeyboardInterrupt, typer.Abort):
-        return _fail("interrupted", INTERRUPTED)
+    except (KeyboardInterrupt, typer.Abort) as interrupt:
+        if arguments is None:  # a second Ctrl-C ends the process at once, without a traceback
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+        return _fail(str(interrupt) or "interrupted", INTERRUPTED)
     except _UsageError as error:
         return _fail(_usage(error), BAD_ARGUMENT)
     except (ArgumentError, NoDatabaseError) as error:

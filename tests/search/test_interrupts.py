@@ -87,8 +87,8 @@ def test_a_script_ends_with_the_interrupt_when_everything_is_kept(tmp_path: Path
     """A second interrupt waits, too."""
     code, wrote, said = interrupted(tmp_path, "raise", "slow")
     assert code == -signal.SIGINT
-    assert said.rstrip().endswith("KeyboardInterrupt")
-    assert "Interrupted: all measurements are kept" in said
+    kept = "Interrupted: all measurements are kept, and the same call resumes"
+    assert said.endswith(f"\nKeyboardInterrupt: {kept}\n")
     assert "cleaned up" in wrote
     assert "operator" not in wrote
     assert len(JSONDatabase(work_dir=tmp_path)) == len(ms.load_run(tmp_path)) == 3

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -151,14 +152,25 @@ def test_without_arguments_it_shows_its_help_and_ends_with_2(
     assert "Usage: tensorir" in capsys.readouterr().out
 
 
-def test_ctrl_c_ends_with_130(folder: Path) -> None:
+def test_ctrl_c_ends_with_130(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(
+        "search.command_line.tune.tune_tir", Mock(side_effect=KeyboardInterrupt(""))
+    )
+    assert main(["tune", "matmul.py", "--trials", "1"]) == 130
+    assert capsys.readouterr().err.endswith("\ntensorir: interrupted\n")
+
+
+def test_ctrl_c_ends_with_one_sentence_and_a_second_one_with_none(folder: Path) -> None:
     program = (
-        "import sys\n"
+        "import sys, threading, time\n"
         "from search.command_line import main, tune\n"
         "from tests.search.test_tune_calls import PRETENDED\n"
         "of_programs = tune.tune_tir\n"
         "tune.tune_tir = lambda *args, **told: of_programs(*args, **{**told, **PRETENDED})\n"
-        "sys.exit(main.main(sys.argv[1:]))\n"
+        "threading.Thread(target=time.sleep, args=(60,)).start()  # the process waits for it\n"
+        "sys.exit(main.main())\n"
     )
     arguments = ["tune", "matmul.py", "--work-dir", "found", "--trials", "5000"]
     process = subprocess.Popen(
@@ -173,7 +185,10 @@ def test_ctrl_c_ends_with_130(folder: Path) -> None:
     while process.poll() is None and not (records.exists() and records.read_text()):
         time.sleep(0.01)
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=60)
-    assert process.returncode == 130, said
-    assert "tensorir: interrupted" in said
+    assert process.stderr is not None
+    said = next(line for line in process.stderr if "nterrupted" in line)
+    process.send_signal(signal.SIGINT)
+    _, more = process.communicate(timeout=60)
+    assert said == "tensorir: Interrupted: all measurements are kept, and the same call resumes\n"
+    assert (process.returncode, more) == (-signal.SIGINT, "")
     assert records.read_text()
