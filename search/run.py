@@ -118,15 +118,16 @@ class Run:
                 for task in tasks:
                     task.objective = task.objective.kept_in(energy)
             builder, runner = _measuring_parts(config, tasks, stack)
+            progress.phase("measuring the machine")
             for task in tasks:
                 if runner.measures_here(task.known_target):
                     learn_speed(task.known_target)
             builder.warm_up()  # processes start while the design spaces are generated
             runner.warm_up()
-            states = [
-                _task_state(task, weight, k, config.keep_going)
-                for k, (task, weight) in enumerate(zip(tasks, task_weights, strict=True))
-            ]
+            states = []
+            for k, (task, weight) in enumerate(zip(tasks, task_weights, strict=True)):
+                progress.phase("generating design spaces", k, len(tasks))
+                states.append(_task_state(task, weight, k, config.keep_going))
             plan = plan_of(tasks, [state.spaces for state in states], config, model)
             for state, trials in zip(states, journal.begin(plan, len(tasks)), strict=True):
                 # a trial in the journal without a record is repeated

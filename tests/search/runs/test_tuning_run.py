@@ -7,6 +7,7 @@ import sys
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -15,6 +16,7 @@ from codegen.target import host
 from search.cost_model import RandomModel, XGBModel
 from search.loop import tune_run
 from search.measure_callback import MeasureCallback
+from search.reports.live_display import Progress
 from search.reports.run_directory import TRIALS, load_run
 from search.run import MODEL_FILE, Run
 from search.runner import RunnerResult
@@ -120,6 +122,21 @@ def test_after_an_interruption_trials_are_counted_on(
     run(tmp_path)
     assert [t.number for t in load_run(tmp_path)] == list(range(8))
     assert "Resuming after 3 of 8 trials" in capsys.readouterr().err
+
+
+def test_the_screen_names_the_work_from_the_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    screen = Mock(Progress)
+    monkeypatch.setattr("search.run.live_display", lambda *_: screen)
+    run(tmp_path, task("first"), task("second", program=Wider))
+    phases = [call.args for call in screen.phase.call_args_list]
+    assert phases[:4] == [
+        ("measuring the machine",),
+        ("generating design spaces", 0, 2),
+        ("generating design spaces", 1, 2),
+        ("sampling",),
+    ]
 
 
 def test_builds_go_on_while_another_candidate_is_measured(
