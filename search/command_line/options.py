@@ -54,7 +54,7 @@ DatabasePlace = Annotated[
         "--database",
         metavar="DATABASE",
         help="The records of searches: a directory, a file, or a URL.",
-        show_default="that of the search",
+        show_default="the one in the directory of the search",
     ),
 ]
 

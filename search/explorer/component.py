@@ -103,7 +103,8 @@ class Component(ABC):
         try:
             shown = self.widget()
         except ImportError:
-            return {"text/html": self._repr_html_(), "text/plain": repr(self)}
+            text = f'{self!r}: .save("page.html") writes it as a page'
+            return {"text/html": self._repr_html_(), "text/plain": text}
         return shown._repr_mimebundle_(**options)
 
     def _repr_html_(self) -> str:

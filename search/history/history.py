@@ -86,7 +86,9 @@ class History(DatabaseScope):
             sample_on_miss=self.sample_on_miss,
             module_equality=self.module_equality,
         )
-        logger.info('Function "%s": %s', workload_name, found or "no record")
+        # The usual case is no news: a check of a tuned model looks up all kernels several times.
+        level = logging.DEBUG if found is not None and found.how == "exact" else logging.INFO
+        logger.log(level, 'Function "%s": %s', workload_name, found or "no record")
         return found
 
     def scheduled(self, name: str, func: PrimFunc, target: Target) -> PrimFunc | None:
@@ -167,7 +169,8 @@ def apply_database(
 
     The functions keep their names, parameters and attributes, and get `tir.is_scheduled`. Functions
     without a schedule, scheduled functions, and graph functions are unchanged, and so is `mod`. The
-    log has a line for each function with the origin of its schedule, which `find_schedules`
+    log has a line for each function with the origin of its schedule (at the level DEBUG if it was
+    recorded for the function itself), which `find_schedules`
     returns.
 
     A function without a record may get another schedule: with `include_compatible=True` that of a

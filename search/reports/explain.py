@@ -131,7 +131,9 @@ class LogExplanation:
                     table.setting(best),
                 )
             elif report.best is not None:
-                compared = "not a trial: what it was compared with"
+                compared = (
+                    "not a trial: the unscheduled program, or a schedule without its parallel loops"
+                )
                 found = (f"{report.best * 1e6:.2f}", "", "", compared)
             failed = sum(trial.seconds is None for trial in table.trials)
             yield (label, str(len(table)), str(failed), *found)

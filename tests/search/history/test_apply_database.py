@@ -130,7 +130,7 @@ def test_a_schedule_that_changes_the_parameters_is_not_applied(
 
 
 def test_who_asks_is_told_what_was_found(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "tensorir.search")
+    caplog.set_level(logging.DEBUG, "tensorir.search")
     database = of_matmul()
     mod = IRModule({**MODEL.functions, "act": dense})
     found = ms.find_schedules(mod, database, TARGET, module_equality="anchor-block")

@@ -77,7 +77,7 @@ def test_a_pass_takes_the_options_of_the_history(database: MemoryDatabase) -> No
 def test_a_program_is_sampled_once_for_each_target(
     database: MemoryDatabase, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.INFO, "tensorir.search")
+    caplog.set_level(logging.DEBUG, "tensorir.search")
     rows = Rows()
     mod = IRModule({"dense0": LARGE["main"], "dense1": LARGE["main"], "known": SMALL["main"]})
     with ms.History(database, sample_on_miss=rows) as history:

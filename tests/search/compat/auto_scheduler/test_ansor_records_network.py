@@ -81,7 +81,7 @@ def test_simple_tasks_are_taken_on_request():
 def test_a_network_is_built_with_the_best_of_a_log(tmp_path, caplog):
     (task,), _ = extract_tasks(NETWORK, CPU)
     log = write(tmp_path / "log.json", measured(task, "C", 4, 0.1))
-    with caplog.at_level(logging.INFO), ApplyHistoryBest(log), CPU:
+    with caplog.at_level(logging.DEBUG), ApplyHistoryBest(log), CPU:
         tuned = codegen.vm_build(NETWORK, CPU)
     assert 'Function "dense": the schedule recorded for it, with 1e+05 us' in caplog.text
     assert 'Function "same": the schedule recorded for it' in caplog.text
