@@ -45,7 +45,10 @@ from search.task import normalize_mod
 from tensorir.errors import noting
 from tensorir.function import IRModule
 from tensorir.memory.written_parameters import written_parameters
+from tensorir.nodes.expr import IntImm
 from tensorir.relax.function import Function
+from tensorir.relax.struct_info import TensorStructInfo
+from tensorir.topi.extents import extent_text
 
 _REPEATS: Final = 3
 """Measurements of a kernel; the result is their mean."""
@@ -194,13 +197,8 @@ def call_kernel(
     for name, info, array in zip(names, infos, arrays, strict=True):
         if name not in own:
             continue
-        one = own[name]
-        if one.shape != array.shape or one.dtype != array.dtype:
-            raise ArgumentError(
-                f"the input {name!r} is {info.dtype}{list(info.shape)}, got "
-                f"{one.dtype}{list(one.shape)}"
-            )
-        array[...] = one
+        _check_input(name, TensorStructInfo(info.shape, info.dtype), own[name])
+        array[...] = own[name]
     start = time.monotonic()
     library = codegen.build(scheduled, target)
     built = time.monotonic() - start
@@ -217,6 +215,20 @@ def call_kernel(
     return Call(results, random, built, seconds)
 
 
+def _check_input(name: str, expected: TensorStructInfo, array: NDArray[Any]) -> None:
+    """Raise ArgumentError for an array of another dtype or shape; symbolic extents are any."""
+    shape, dtype = expected.shape, expected.dtype
+    if shape is None or dtype is None:
+        return
+    is_same = array.dtype == dtype.to_numpy() and array.ndim == len(shape)
+    pairs = zip(shape, array.shape, strict=False)
+    if not is_same or any(isinstance(n, IntImm) and n.value != size for n, size in pairs):
+        raise ArgumentError(
+            f"the input {name!r} is {dtype}[{', '.join(map(extent_text, shape))}], got "
+            f"{array.dtype}{list(array.shape)}"
+        )
+
+
 def _call_model(
     mod: IRModule,
     main: Function,
@@ -226,6 +238,9 @@ def _call_model(
     repeat: int,
     profile: bool,
 ) -> Call:
+    for param in main.arguments:
+        if param.name in given and isinstance(param.struct_info, TensorStructInfo):
+            _check_input(param.name, param.struct_info, given[param.name])
     arguments = random_inputs("main", main, dict(given))
     say("building; kernels without a record get default schedules")
     start = time.monotonic()

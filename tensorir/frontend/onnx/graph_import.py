@@ -80,7 +80,7 @@ class GraphImport:
         for name in shapes:
             if name not in {info.name for info in inputs}:
                 raise IRValueError(
-                    f"shape_dict has the unknown input {name!r}; the inputs are "
+                    f"a shape is given for the unknown input {name!r}; the inputs are "
                     + (", ".join(info.name for info in inputs) or "none")
                 )
         params = [self._parameter(info, shapes.get(info.name), dtypes) for info in inputs]
@@ -158,7 +158,7 @@ class GraphImport:
             shape = stated
         elif stated is not None and len(shape) != len(stated):
             raise IRValueError(
-                f"shape_dict has {len(shape)} dimensions for {place}; the model has "
+                f"the given shape has {len(shape)} dimensions for {place}; the model has "
                 f"{len(stated)}: ({', '.join(map(str, stated))})"
             )
         extents = [self.known.size(n) if isinstance(n, str) else n for n in shape]

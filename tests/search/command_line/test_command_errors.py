@@ -5,9 +5,11 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from search.command_line.main import main
+from tests.search.models.network_programs import X
 from tests.text_cases import check_lines
 
 CASES = Path(__file__).with_name("errors.txt")
@@ -27,6 +29,8 @@ def test_each_error_is_one_line_after_which_nothing_is_left(
         'def main(x: R.Tensor((8,), "float32")):\n'
         "    return (R.sort(x), R.nonzero(x))\n"
     )
+    np.save("doubles.npy", X.astype("float64"))
+    np.save("row.npy", X[:1])
     (folder / "empty").mkdir()
     there = sorted(folder.rglob("*"))
 

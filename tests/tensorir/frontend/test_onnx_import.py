@@ -210,7 +210,7 @@ def test_shapes_and_dtypes_of_inputs_may_be_stated() -> None:
     assert str(mod["main"].params[0].struct_info) == 'R.Tensor((n, 3), dtype="float64")'
     with pytest.raises(IRValueError, match=r"the input 'x' has an unknown shape; state it"):
         frontend.from_onnx(proto)
-    with pytest.raises(IRValueError, match=r"shape_dict has the unknown input 'z'; .* are x"):
+    with pytest.raises(IRValueError, match=r"a shape is given for the unknown input 'z'; .* are x"):
         frontend.from_onnx(proto, shape_dict={"z": [1]})
     graph.input[0].CopyFrom(helper.make_tensor_value_info("x", 1, ["n", 3]))
     proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
