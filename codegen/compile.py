@@ -134,7 +134,7 @@ def functions_by_name(program: Compilable) -> Mapping[str, BaseFunc]:
     if not isinstance(functions, Mapping):
         remedy = "; pass its .mod" if hasattr(program, "mod") else ""
         raise CodegenError(
-            "a program is a module, a function, or functions by name, got a "
+            "a program is a module, a function, or functions by name, got "
             f"{type(program).__name__}{remedy}"
         )
     return functions

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final, NamedTuple, TypeAlias
 
 from search.errors import DatabaseError, TuningError
+from tensorir.paths import PathLike
 from tensorir.replaced_file import replaced_file
 
 try:
@@ -29,7 +30,6 @@ try:
 except ImportError:  # on Windows: files are read and not written
     fcntl = None  # type: ignore[assignment]
 
-PathLike: TypeAlias = "str | os.PathLike[str]"
 
 logger = logging.getLogger("tensorir.search")
 

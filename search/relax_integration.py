@@ -11,8 +11,8 @@ from search.database import Database, ModuleEquality
 from search.models.extract_tasks import ExtractedTask, with_params
 from search.models.extract_tasks import extract_tasks as _extract_tasks
 from search.models.tune_model import tune_model
-from search.run import PathLike
 from tensorir.function import BaseFunc, IRModule
+from tensorir.paths import PathLike
 
 __all__ = ["compile_relax", "extract_tasks", "tune_relax"]
 

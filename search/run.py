@@ -5,13 +5,12 @@ from __future__ import annotations
 import contextlib
 import logging
 import math
-import os
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from codegen import why_not_here
 from codegen.errors import WorkerError
@@ -36,11 +35,10 @@ from search.runs.run_journal import RunJournal, plan_of
 from search.task_scheduler.task_scheduler import TaskScheduler
 from search.task_scheduler.task_state import DONE, TaskState
 from tensorir.errors import TensorIRError
-from tensorir.paths import as_path
+from tensorir.paths import PathLike, as_path
 
 logger = logging.getLogger("tensorir.search")
 
-PathLike: TypeAlias = "str | os.PathLike[str]"
 
 MODEL_FILE: Final = "cost_model.xgb"
 IN_FILES: Final = ("json", "sql")

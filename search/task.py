@@ -115,7 +115,7 @@ def as_module(mod: IRModule | BaseFunc) -> IRModule:
 
 def functions_to_tune(mod: IRModule) -> dict[str, PrimFunc]:
     """Return the tensor functions of a module without `tir.is_scheduled`, by name."""
-    return {n: f for n, f in mod.prim_funcs().items() if not f.attrs.get(IS_SCHEDULED)}
+    return {n: f for n, f in as_module(mod).prim_funcs().items() if not f.attrs.get(IS_SCHEDULED)}
 
 
 def with_num_cores(target: Target) -> Target:

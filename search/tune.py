@@ -24,7 +24,7 @@ from search.measure_callback import MeasureCallback
 from search.models.extract_tasks import tasks_of_functions
 from search.options import OnInterrupt, TuneConfig, TuneOptions, listing_options
 from search.reports.report import TaskReport
-from search.run import PathLike, Run, open_database
+from search.run import Run, open_database
 from search.runner import Runner
 from search.runner.arguments import InputData
 from search.runner.objective import SECONDS, ObjectiveArg
@@ -45,6 +45,7 @@ from search.task import as_module, functions_to_tune
 from tensorir.errors import IRTypeError
 from tensorir.function import IRModule, PrimFunc
 from tensorir.nodes.stmt import Block
+from tensorir.paths import PathLike
 from tensorir.rewriting.visit import walk
 
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import reprlib
 from pathlib import Path
+from typing import TypeAlias
 
 from tensorir.errors import IRTypeError
 
+PathLike: TypeAlias = str | os.PathLike[str]
 
-def as_path(value: str | os.PathLike[str], name: str = "path") -> Path:
+
+def as_path(value: PathLike, name: str = "path") -> Path:
     """Return a path; IRTypeError for a value of another type. `name` is that of the argument."""
     if not isinstance(value, (str, os.PathLike)):
         raise IRTypeError(

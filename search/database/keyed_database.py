@@ -285,8 +285,8 @@ _OF_SQLITE: Final = (".sqlite", ".sqlite3", ".db")
 _WORKLOADS: Final = "_workload.json"
 
 
-def database_at(place: str | os.PathLike[str], *, may_be_new: bool = False) -> Database:
-    """Return the database at a place.
+def database_at(place: str | os.PathLike[str] | Database, *, may_be_new: bool = False) -> Database:
+    """Return the database at a place; a database is returned unchanged.
 
     A place is the directory of a search; a file of SQLite (`.sqlite`, `.sqlite3`, `.db`); a file of
     records as JSON lines, whose workloads are in `database_workload.json` in the same directory, or
@@ -295,6 +295,8 @@ def database_at(place: str | os.PathLike[str], *, may_be_new: bool = False) -> D
 
     Raises DatabaseError if there is no database, or the place cannot have one.
     """
+    if isinstance(place, Database):
+        return place
     path = as_path(place, "database")
     if "://" in os.fspath(place):
         return Database.create(os.fspath(place))

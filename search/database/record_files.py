@@ -20,7 +20,8 @@ from typing import IO, TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar
 
 from codegen import Target
 from search.errors import TuningError
-from search.lines import PathLike, append_lines, locked, replace_lines, warn_of_left_out
+from search.lines import append_lines, locked, replace_lines, warn_of_left_out
+from tensorir.paths import PathLike
 
 if TYPE_CHECKING:
     from codegen.worker_pool import Ending

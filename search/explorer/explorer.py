@@ -6,6 +6,7 @@ The state is here, in Python: the trace, the program after each step, the estima
 from __future__ import annotations
 
 import json
+import reprlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -22,7 +23,7 @@ from search.explorer.steps import Replay, steps_of
 from search.runner import LocalRunner
 from search.runner.measure_candidate import MeasureCandidate
 from search.runs.measuring import built_inputs, runner_input
-from tensorir.errors import TensorIRError
+from tensorir.errors import IRTypeError, TensorIRError
 from tensorir.function import IRModule, PrimFunc
 
 
@@ -46,6 +47,10 @@ class Explorer(Component):
         target: str | Mapping[str, Any] | Target | None = None,
         func_name: str | None = None,
     ) -> None:
+        if not isinstance(sch, Schedule):
+            raise IRTypeError(
+                f"an explorer shows a Schedule, got {type(sch).__name__}: {reprlib.repr(sch)}"
+            )
         self.initial: IRModule = sch.initial_mod
         given = Target.current() if target is None else target
         self.target = as_target("llvm -num-cores=1" if given is None else given)

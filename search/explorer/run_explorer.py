@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from itertools import chain, zip_longest
 from typing import Final
@@ -23,7 +22,7 @@ from search.reports.table import RunTable
 from search.reports.tasks import TaskTrials
 from search.reports.trial import Trial
 from search.runner.time_call import time_text
-from tensorir.paths import as_path
+from tensorir.paths import PathLike, as_path
 
 _MOST_SCHEDULES: Final = 6
 """The maximum number of schedules in a page."""
@@ -59,13 +58,11 @@ class RunExplorer(Component):
     scripts = ("elements.js", "explorer.js", "points.js")
     styles = ("theme.css", "explorer.css", "points.css")
 
-    def __init__(
-        self, work_dir: str | os.PathLike[str], database: str | Database | None = None
-    ) -> None:
+    def __init__(self, work_dir: PathLike, database: PathLike | Database | None = None) -> None:
         self.folder = as_path(work_dir, "work_dir")
         self.title = f"Trials in {self.folder.resolve().name or self.folder}"
         run = load_run(work_dir)
-        found = database_at(database) if isinstance(database, str) else database
+        found = None if database is None else database_at(database)
         found = database_in(work_dir) if found is None else found
         records = records_of_trials(run.trials, [] if found is None else programs_in(found))
         trials = list(named_trials(run.trials, records))

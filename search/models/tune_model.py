@@ -23,7 +23,7 @@ from search.loop import tune_run
 from search.models.check_model import compare_call_with_kernels, refuse_wrong_schedules
 from search.models.extract_tasks import ExtractedTask, extract_tasks, with_params
 from search.options import TuneConfig, TuneOptions, listing_options
-from search.run import PathLike, Run, open_database
+from search.run import Run, open_database
 from search.runner.arguments import InputData
 from search.runner.flops import estimate_tir_flops
 from search.runner.objective import ObjectiveArg
@@ -36,6 +36,7 @@ from search.space_generator.space_generator import SpaceArg
 from search.task import Task
 from tensorir.function import BaseFunc, IRModule, PrimFunc
 from tensorir.memory.layout_rewrite import layout_free_positions
+from tensorir.paths import PathLike
 
 logger = logging.getLogger("tensorir.search")
 

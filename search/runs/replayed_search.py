@@ -9,11 +9,9 @@ from __future__ import annotations
 import copy
 import logging
 import math
-import os
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
@@ -42,6 +40,7 @@ from search.search_strategy.individual import trace_key
 from search.space_generator.design_space import Decisions, DesignSpace
 from search.space_generator.restricted_space import RecordedSpaces
 from tensorir.function import IRModule
+from tensorir.paths import PathLike, as_path
 from tensorir.text_table import aligned, html_table
 
 if TYPE_CHECKING:
@@ -87,11 +86,9 @@ class Replayed:
     Raises DatabaseError or TuningError if nothing was measured there.
     """
 
-    def __init__(
-        self, work_dir: str | os.PathLike[str], database: str | Database | None = None
-    ) -> None:
-        self.work_dir = Path(work_dir)
-        given = database_at(database) if isinstance(database, str) else database
+    def __init__(self, work_dir: PathLike, database: PathLike | Database | None = None) -> None:
+        self.work_dir = as_path(work_dir, "work_dir")
+        given = None if database is None else database_at(database)
         known = given or database_in(self.work_dir)
         if known is None:
             raise TuningError(

@@ -12,7 +12,6 @@ from schedule import Schedule
 from search.compat.auto_scheduler.records import LOGS, MeasureInput, MeasureRecord, best_of_each
 from search.compat.auto_scheduler.steps import STEPS
 from search.errors import TuningError
-from search.lines import PathLike
 from search.reports.explain import LogExplanation
 from search.reports.log_format import (
     MOST_PROGRAMS,
@@ -30,6 +29,7 @@ from search.runner.flops import estimate_tir_flops
 from search.space_generator.design_space import DesignSpace
 from search.space_generator.knobs import decision_columns
 from tensorir.errors import TensorIRError
+from tensorir.paths import PathLike
 
 
 class StepsLog(LogFormat):

@@ -30,8 +30,9 @@ from search.errors import TuningError
 from search.history.find_schedule import FoundSchedule
 from search.history.history import History
 from search.history.sample_on_miss import SampleOnMiss, Sampler
-from search.lines import PathLike, warn_of_left_out
+from search.lines import warn_of_left_out
 from tensorir.errors import TensorIRError
+from tensorir.paths import PathLike
 
 if TYPE_CHECKING:
     from codegen import Target

@@ -31,8 +31,8 @@ from search.database.record_files import (
 from search.database.records import FAILED, digest
 from search.database.target_key import target_key
 from search.errors import TuningError
-from search.lines import PathLike
 from tensorir.errors import TensorIRError
+from tensorir.paths import PathLike
 
 logger = logging.getLogger("auto_scheduler")
 

@@ -14,7 +14,7 @@ from tqdm import TqdmWarning
 from search.compat.autotvm.measure import MeasureInput, MeasureResult
 from search.compat.autotvm.record import append_to_file, check_protocol, encode
 from search.compat.autotvm.tuning import Callback, Tuner, checked_si_prefix, in_si_unit
-from search.lines import PathLike
+from tensorir.paths import PathLike
 
 if TYPE_CHECKING:
     from typing import TextIO

@@ -24,6 +24,7 @@ from search.reports.page.sections import Findings
 from search.reports.page.watched_search import WatchedSearch
 from search.reports.run_directory import knobs_of
 from search.reports.tasks import TaskTrials
+from tensorir.paths import as_path
 from tensorir.replaced_file import replaced_file
 
 REPORT_FILE: Final = "report.html"
@@ -72,7 +73,7 @@ def report(
     output: str | os.PathLike[str] | None = None,
     *,
     tasks: Sequence[str] | None = None,
-    database: str | Database | None = None,
+    database: str | os.PathLike[str] | Database | None = None,
 ) -> Report:
     """Write the report of a search and return its path.
 
@@ -97,7 +98,7 @@ def report(
             f'tune_tir(..., work_dir="{search.folder}")'
         )
     findings = Findings(search, None if tasks is None else _tasks_by_name(search, tasks))
-    path = search.folder / REPORT_FILE if output is None else Path(output)
+    path = search.folder / REPORT_FILE if output is None else as_path(output, "output")
     with replaced_file(path) as file:
         file.write(page(findings).encode(errors="replace"))
     return Report(path, len(search.trials))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -21,7 +20,7 @@ from search.reports.tasks import Tasks, TaskTrials
 from search.reports.trial import Trial
 from search.runs.run_journal import RunJournal
 from search.space_generator.design_space import DesignSpace
-from tensorir.paths import as_path
+from tensorir.paths import PathLike, as_path
 
 _MOST_WINNERS: Final = 24
 
@@ -34,16 +33,14 @@ class WatchedSearch:
     directory. Raises NoDatabaseError if the directory does not exist.
     """
 
-    def __init__(
-        self, work_dir: str | os.PathLike[str], database: str | Database | None = None
-    ) -> None:
+    def __init__(self, work_dir: PathLike, database: PathLike | Database | None = None) -> None:
         self.folder = as_path(work_dir, "work_dir")
         if not self.folder.is_dir():
             what = "it is a file" if self.folder.exists() else "it does not exist"
             raise NoDatabaseError(
                 f"{self.folder} is not a directory: {what}; give the work_dir of a search"
             )
-        self._given = database_at(database) if isinstance(database, str) else database
+        self._given = None if database is None else database_at(database)
         self._begin()
         self.catch_up()
 

@@ -19,11 +19,11 @@ from typing import Any, Final
 
 from codegen.kept_files import cache_folder, private_folder
 from search.errors import TuningError
+from tensorir.paths import PathLike
 
 VARIABLE: Final = "TENSORIR_CREDENTIALS"
 """The environment variable with the path of the file."""
 _LONGEST: Final = 1 << 20
-PathLike = str | os.PathLike[str]
 
 
 @dataclass(frozen=True)

@@ -21,12 +21,13 @@ from search.runner.distributed.connection import (
     describe_machines,
     this_release,
 )
-from search.runner.distributed.credentials import Credentials, PathLike
+from search.runner.distributed.credentials import Credentials
 from search.runner.distributed.dispatcher import Dispatcher, Pin, SentCandidate
 from search.runner.distributed.messages import MeasureRequest
 from search.runner.local_runner import LocalRunner
 from search.runner.runner import Runner, RunnerFuture, RunnerInput
 from search.runner.time_call import EvaluatorConfig
+from tensorir.paths import PathLike
 
 logger = logging.getLogger("tensorir.search")
 

@@ -100,7 +100,7 @@ def test_tasks_and_spaces_are_told_apart(tmp_path: Path) -> None:
 
 
 def test_a_trial_is_opened(searched: Path) -> None:
-    run = ms.explore(searched)
+    run = ms.explore(searched, database=searched)
     assert run.respond({"do": "view", "step": 0})["error"] == "no trial is open; open one first"
     answer = run.respond({"do": "open", "task": 0, "place": 6})
     trial = run.run.trials[6]

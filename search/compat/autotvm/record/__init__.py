@@ -23,8 +23,8 @@ from search.database.record_files import (
     json_object,
     target_of_line,
 )
-from search.lines import PathLike
 from tensorir.errors import TensorIRError
+from tensorir.paths import PathLike
 
 __all__ = [
     "LOGS",
