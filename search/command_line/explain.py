@@ -63,9 +63,15 @@ def explain(
 
         tensorir explain trace.json
     """
-    if is_trace_file(file):
+    is_trace = is_trace_file(file)
+    is_search = not is_trace and Path(file).exists() and is_log(file)
+    if only is not None and (is_trace or is_search):
+        raise ArgumentError(
+            f"--only is for models; {file} is a {'trace' if is_trace else 'search'}"
+        )
+    if is_trace:
         return _explain_trace(file, read_trace(file))
-    if Path(file).exists() and is_log(file):
+    if is_search:
         return _explain_log(file)
     mod = read_program(file, shape)
     chosen = target_of(target)
