@@ -174,5 +174,5 @@ def test_without_the_search_nothing_is_imported() -> None:
 
 
 def test_a_schedule_is_no_program() -> None:
-    with pytest.raises(codegen.CodegenError, match=r"got a Schedule; pass its \.mod"):
+    with pytest.raises(codegen.CodegenError, match=r"got Schedule; pass its \.mod"):
         codegen.build(Schedule(programs.Matmul))

@@ -46,7 +46,7 @@ GROUPS: dict[str, list[Callable[[Any], Any]]] = {
         lambda x: x.amax(1), lambda x: x.amin(0), torch.max, torch.min,
         lambda x: tuple(x.max(1)), lambda x: tuple(x.min(0)),
         lambda x: x.argmax(1), lambda x: x.argmin(1), lambda x: x.argmax(),
-        lambda x: tuple(torch.aminmax(x, dim=1)),
+        lambda x: tuple(torch.aminmax(x, dim=1)), lambda x: tuple(torch.nanmedian(x, 1)),
         lambda x: tuple(x.sort(stable=True, dim=1)), lambda x: x.argsort(stable=True, dim=1),
         lambda x: torch.maximum(x, x.flip(0)), lambda x: torch.minimum(x, x.flip(0)),
         lambda x: x.clamp(-1, 1), lambda x: x.clamp_min(0.5), lambda x: x.clamp_max(0.5),
@@ -55,6 +55,7 @@ GROUPS: dict[str, list[Callable[[Any], Any]]] = {
         lambda x: x.sum(1), lambda x: x.prod(1), lambda x: x.mean(1), lambda x: x.var(1),
         lambda x: x.any(1), lambda x: x.all(1), lambda x: x.std(1), torch.sum, torch.prod,
         lambda x: x.logsumexp(1), lambda x: x.cumsum(1), lambda x: x.cumprod(1),
+        lambda x: x.logcumsumexp(1),
         lambda x: torch.nansum(x, 1), lambda x: torch.nanmean(x, 1),
         lambda x: x.softmax(1), lambda x: x.log_softmax(1), lambda x: x.softmax(0),
         *[lambda x, p=p: torch.linalg.vector_norm(x, p, 1) for p in (1, 2, 3, inf, -inf)],
@@ -75,8 +76,8 @@ GROUPS: dict[str, list[Callable[[Any], Any]]] = {
     "functions": [
         *[getattr(torch, name) for name in (
             "exp", "expm1", "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "sin", "cos",
-            "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh", "erf", "sign",
-            "sgn", "abs", "ceil", "floor", "round", "trunc", "frac", "reciprocal", "square",
+            "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh", "erf", "erfc",
+            "lgamma", "sign", "sgn", "abs", "ceil", "floor", "round", "trunc", "frac", "reciprocal", "square",
             "isnan", "isinf", "isfinite", "neg", "logit", "nan_to_num",
         )],
         *[lambda x, p=p: x**p for p in (-1, -0.5, 0, 0.5, 1.5, 2, 3, 4)],
@@ -85,7 +86,7 @@ GROUPS: dict[str, list[Callable[[Any], Any]]] = {
     "operators": [
         *[lambda x, f=f: f(x[:, :, None], x[:, None]) for f in (
             torch.add, torch.mul, torch.div, torch.pow, torch.fmod, torch.remainder,
-            torch.floor_divide, torch.atan2, torch.eq, torch.ne, torch.lt, torch.ge,
+            torch.floor_divide, torch.atan2, torch.copysign, torch.eq, torch.ne, torch.lt, torch.ge,
         )],
         lambda x: torch.where(x > 0, x, 0.0),
         lambda x: x.masked_fill(x != x, 0.0),
