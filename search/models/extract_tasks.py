@@ -97,7 +97,10 @@ def extract_tasks(
 
 
 def with_params(mod: IRModule | BaseFunc, params: Mapping[str, Any] | None) -> IRModule:
-    """Return a model as a module with `params` bound to its `main`; TuningError for other types."""
+    """Return a model as a module with `params` bound to its `main`.
+
+    Raises IRTypeError for a model and TuningError for `params` of another type.
+    """
     mod = as_module(mod)
     if not isinstance(params, Mapping | None):
         raise TuningError(
