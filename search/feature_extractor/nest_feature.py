@@ -147,7 +147,9 @@ def nest_features(
 
     `least` is the minimum time of the program in cycles, to which `time` is relative.
     """
-    found = [nests(program, numbers) for program, numbers in programs.items()]
+    found = [
+        nests(program, numbers, leave_out_unit_loops=True) for program, numbers in programs.items()
+    ]
     return [
         _features(stores, least) if stores else np.zeros((0, len(NestFeature.names)))
         for stores in columns_of(found, machine)

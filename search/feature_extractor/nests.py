@@ -6,9 +6,9 @@ programs are the columns of one array, and features are computed for all columns
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Sequence, Set
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Final
 
@@ -108,6 +108,21 @@ class StoreShape:
     intrinsic_from: int
     """The index of the first loop of an intrinsic; the number of loops if there is none."""
 
+    def kept(self, left_out: Set[int]) -> list[int]:
+        """Return the indices of the loops that are not `left_out`."""
+        return [k for k, loop in enumerate(self.loops) if loop not in left_out]
+
+    def with_loops(self, kept: Sequence[int]) -> StoreShape:
+        """Return the store with some of its loops; the steps of accesses keep their positions."""
+        if len(kept) == len(self.loops):
+            return self
+        return replace(
+            self,
+            loops=tuple([self.loops[k] for k in kept]),
+            single=tuple([self.single[k] for k in kept]),
+            intrinsic_from=sum(1 for k in kept if k < self.intrinsic_from),
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class ProgramShape:
@@ -144,9 +159,16 @@ PARALLEL, VECTORIZE, UNROLL, REGISTERS = range(4)
 FIRST_EXTENT = len(LIMITS)
 
 
-def nests(program: ProgramShape, numbers: Numbers) -> list[Nest]:
-    """Return the nests of all stores, with allocated buffers shrunk to their live regions."""
-    found = [Nest(program, store, numbers) for store in program.stores]
+def nests(
+    program: ProgramShape, numbers: Numbers, *, leave_out_unit_loops: bool = False
+) -> list[Nest]:
+    """Return the nests of all stores, with allocated buffers shrunk to their live regions.
+
+    With `leave_out_unit_loops` the nests lack loops that change no column, such as most loops over
+    a batch of one image: a third of the loops of a convolution.
+    """
+    unit = _unit_loops(program, numbers) if leave_out_unit_loops else frozenset()
+    found = [Nest(program, store, numbers, unit) for store in program.stores]
     live: dict[int, Array] = {}
     for nest in found:
         for buffer, span in zip(nest.buffers, nest.spans(), strict=True):
@@ -157,11 +179,44 @@ def nests(program: ProgramShape, numbers: Numbers) -> list[Nest]:
     return found
 
 
-class Nest:
-    """A store of all programs of a structure: arrays [loops, programs], [dims, loops, programs]."""
+def _unit_loops(program: ProgramShape, numbers: Numbers) -> frozenset[int]:
+    """Return the loops that have one iteration in all programs, and that no choice depends on.
 
-    def __init__(self, program: ProgramShape, store: StoreShape, numbers: Numbers) -> None:
-        self.store = store
+    Choices depend on the innermost loop of a store (its vector), on the outermost one (the pragma
+    of unrolling), on loops that end the fusion to a parallel loop, because they are not spatial or
+    have several statements in their bodies, and on the number of loops over a panel.
+    """
+    extents = numbers[FIRST_EXTENT : FIRST_EXTENT + len(program.kinds)]
+    unit = set(np.flatnonzero((extents == 1).all(1)).tolist())
+    for store in program.stores:
+        if program.buffers[store.accesses[0].buffer].is_packed:
+            unit.difference_update(store.loops)
+        unit.difference_update((store.loops[0], store.loops[-1]))
+        unit.difference_update(
+            loop for loop, single in zip(store.loops, store.single, strict=True) if not single
+        )
+    return frozenset(
+        loop
+        for loop in unit
+        if program.kinds[loop] is ForKind.SERIAL and program.drives[loop] is Drives.SPATIAL
+    )
+
+
+class Nest:
+    """A store of all programs of a structure: arrays [loops, programs], [dims, loops, programs].
+
+    The loops `left_out` have one iteration in all programs.
+    """
+
+    def __init__(
+        self,
+        program: ProgramShape,
+        store: StoreShape,
+        numbers: Numbers,
+        left_out: Set[int] = frozenset(),
+    ) -> None:
+        kept, loops = store.kept(left_out), len(store.loops)
+        self.store = store = store.with_loops(kept)
         self.count = numbers.shape[1]
         self.extents: Array = numbers[[FIRST_EXTENT + loop for loop in store.loops]]
         self.limits = numbers[:FIRST_EXTENT]
@@ -184,7 +239,6 @@ class Nest:
         """The strides without quotients and remainders."""
         self.moves: list[Array] = []
         """Like `direct`, but neither 0 nor 1 if a quotient or remainder changes."""
-        loops = len(store.loops)
         moving = self.extents > 1
         for access in store.accesses:
             first = FIRST_EXTENT + len(program.kinds)
@@ -193,11 +247,11 @@ class Nest:
             shape = numbers[first : first + dims]
             rows = dims + len(access.terms)
             steps = numbers[access.steps : access.steps + rows * loops]
-            steps = steps.reshape(rows, loops, self.count) * moving
+            steps = steps.reshape(rows, loops, self.count)[:, kept] * moving
             self.shapes.append(shape)
             direct = averages = strides = moves = _strides(steps[:dims], shape)
             if access.terms:
-                divided = np.zeros((loops, self.count), bool)
+                divided = np.zeros(moving.shape, bool)
                 on_average = steps[:dims].copy()
                 for term, inside in zip(access.terms, steps[dims:], strict=True):
                     moved = term.factor * _mean_change(inside, self.extents, term)

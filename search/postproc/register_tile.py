@@ -247,7 +247,7 @@ class _Cover:
         sides = np.ones((len(extents), *rest.shape))
         longest = extents.argmax(0)
         whole_extents = extents.astype(np.int64)
-        for place in reversed(range(len(extents))):
+        for place in np.flatnonzero((extents > 1).any(1))[::-1]:
             part = np.gcd(rest, whole_extents[place])
             sides[place] = part
             rest //= part

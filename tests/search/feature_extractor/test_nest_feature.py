@@ -10,6 +10,9 @@ from schedule import Schedule
 from search import TuneContext
 from search.feature_extractor import FeatureExtractor, NestFeature
 from search.feature_extractor.machine import Machine
+from search.feature_extractor.nest_columns import columns_of
+from search.feature_extractor.nests import nests
+from search.feature_extractor.read_nests import read_nests
 from search.runner.measure_candidate import MeasureCandidate
 from tensorir import parse
 from tensorir.function import IRModule, PrimFunc
@@ -71,6 +74,26 @@ def test_the_tile_is_what_the_postprocessors_make():
     assert 2 ** row["main.vector"] == 8
     assert 2 ** row["main.accumulators"] == 12
     assert row["main.loads"] == pytest.approx(8 / 12)
+
+
+def test_unit_loops_that_are_left_out_change_no_column():
+    sch = Schedule(module(MATMUL))
+    i, j, k = sch.get_loops(sch.get_block("C"))
+    (i0, i1, i2), (j0, j1, j2) = sch.split(i, [16, 1, 4]), sch.split(j, [4, 1, 16])
+    k0, k1 = sch.split(k, [16, 4])
+    sch.reorder(i0, j0, i1, j1, k0, i2, j2, k1)
+    root = sch.get_block("root")
+    sch.annotate(root, "meta_schedule.parallel", 64)
+    sch.annotate(root, "meta_schedule.vectorize", 64)
+    program, numbers = read_nests(sch.mod)
+    machine = Machine.of(Target(AVX2))
+    whole = nests(program, numbers[:, None])
+    short = nests(program, numbers[:, None], leave_out_unit_loops=True)
+    assert [len(nest.loops) for nest in whole] == [6, 8]
+    assert [len(nest.loops) for nest in short] == [4, 6]
+    for one, other in zip(*columns_of([whole, short], machine), strict=True):
+        assert np.array_equal(one.columns, other.columns)
+        assert np.array_equal(one.cycles, other.cycles)
 
 
 def test_only_a_repetition_inside_of_all_that_is_written_out_is_hoisted():
