@@ -13,7 +13,7 @@ from typing import Any, NoReturn, TypeAlias
 
 from codegen.errors import CodegenError
 from codegen.lower.hoist_allocations import constant_bytes
-from codegen.lower.thread_axes import AXES, BLOCK, axis_of, memory_of, padded_bytes
+from codegen.lower.thread_axes import AXES, BLOCK, axis_of, padded_bytes
 from codegen.signature import (
     Dim,
     Signature,
@@ -25,6 +25,7 @@ from codegen.signature import (
     unique_names,
 )
 from tensorir.function import PrimFunc
+from tensorir.memory.storage_scopes import memory_of
 from tensorir.memory.value_variables import scalar_values
 from tensorir.memory.written_parameters import written_pointers
 from tensorir.nodes import stmt as s

@@ -17,10 +17,11 @@ from codegen.lower.pipeline_dependences import (
     versions_for,
 )
 from codegen.lower.rewriters import ScopedRewriter, inside_loop
-from codegen.lower.thread_axes import kind_of, memory_of
+from codegen.lower.thread_axes import kind_of
 from codegen.target import as_target
 from tensorir.arith import Analyzer
 from tensorir.function import PrimFunc
+from tensorir.memory.storage_scopes import memory_of
 from tensorir.nodes import stmt as s
 from tensorir.nodes.buffer import Buffer
 from tensorir.nodes.expr import LT, IntImm, PrimExpr, Var

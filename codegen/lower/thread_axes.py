@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from tensorir.nodes import stmt as s
-from tensorir.nodes.expr import Call, PointerType, StringImm, Var
+from tensorir.nodes.expr import Call, StringImm
 from tensorir.nodes.intrin import Op
 from tensorir.rewriting.visit import statements
 
@@ -33,31 +33,9 @@ def kind_of(node: object) -> str:
     return axis_of(node).split(".")[0]
 
 
-def memory_of(pointer: Var) -> str:
-    """Return the memory that a pointer points to: `global`, `shared`, or `local` to a thread.
-
-    Fragments of tensor cores are in registers of threads.
-    """
-    if is_fragment(pointer):
-        return "local"
-    return scope_of(pointer).split(".")[0] or "global"
-
-
 def padded_bytes(nbytes: int) -> int:
     """Return the bytes that an allocation of shared memory takes, up to the next one."""
     return -(-nbytes // TILE_ALIGNMENT) * TILE_ALIGNMENT
-
-
-def scope_of(pointer: Var) -> str:
-    """Return the storage scope of what a pointer points to, with its tag."""
-    kind = pointer.type_annotation
-    return kind.storage_scope if isinstance(kind, PointerType) else ""
-
-
-def is_fragment(pointer: Var) -> bool:
-    """Return True for a pointer to fragments of tensor cores."""
-    kind = pointer.type_annotation
-    return isinstance(kind, PointerType) and kind.is_fragment
 
 
 def is_barrier(node: object) -> bool:

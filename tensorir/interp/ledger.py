@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from tensorir.interp.arguments import Env
 from tensorir.interp.memory import InterpreterError, Memory, in_one_line
+from tensorir.memory.storage_scopes import memory_of
 from tensorir.nodes import stmt as s
 from tensorir.nodes.buffer import Buffer
 from tensorir.nodes.expr import Var
@@ -142,12 +143,12 @@ class Ledger:
         """Return a closure that finds an element, and enters the access."""
         if buffer.data not in self._stored:
             return locate
-        memory = buffer.scope().split(".")[0]
+        memory = memory_of(buffer.data)
         is_store = isinstance(node, s.BufferStore)
 
         def found(env: Env, indices: Sequence[int]) -> tuple[Memory, int]:
             place = locate(env, indices)
-            if memory not in ("local", "wmma", "warp"):
+            if memory != "local":
                 self._enter(buffer, place[1], is_store, memory == "shared")
             if is_store and memory == "shared" and self._copied is not None:
                 self._copied += (

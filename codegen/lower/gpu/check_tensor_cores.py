@@ -8,19 +8,13 @@ from codegen.errors import LoweringError
 from codegen.lower.check_supported import name_of
 from codegen.lower.gpu.tile_definitions import is_defined_by
 from codegen.lower.rewriters import analyzer_for, controls
-from codegen.lower.thread_axes import (
-    LANES,
-    axis_of,
-    is_fragment,
-    memory_of,
-    scope_of,
-    tensor_core_of,
-)
+from codegen.lower.thread_axes import LANES, axis_of, tensor_core_of
 from codegen.target import Target, as_target
 from codegen.target.gpu import WARP, GpuLimits
 from codegen.target.tensor_cores import SIDE, roles, tile_alignment
 from tensorir.arith import Analyzer
 from tensorir.function import PrimFunc
+from tensorir.memory.storage_scopes import is_fragment, memory_of, scope_of
 from tensorir.nodes import stmt as s
 from tensorir.nodes.expr import BufferLoad, Call, IntImm, PrimExpr, StringImm, Var
 from tensorir.nodes.ops import is_const_int

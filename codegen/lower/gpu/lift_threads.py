@@ -17,13 +17,13 @@ from codegen.lower.thread_axes import (
     axis_of,
     is_barrier,
     kind_of,
-    memory_of,
     tensor_core_of,
     thread_loops,
 )
 from codegen.signature import is_dim
 from tensorir.comparison.equal import expr_deep_equal
 from tensorir.function import PrimFunc
+from tensorir.memory.storage_scopes import memory_of
 from tensorir.nodes import stmt as s
 from tensorir.nodes.expr import EQ, LT, IntImm, IterVar, PrimExpr, Var
 from tensorir.nodes.node import Node

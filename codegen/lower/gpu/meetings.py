@@ -23,10 +23,11 @@ from codegen.lower.element_sets import (
     values,
 )
 from codegen.lower.rewriters import analyzer_for, controls
-from codegen.lower.thread_axes import LANES, axis_of, is_barrier, memory_of, tensor_core_of
+from codegen.lower.thread_axes import LANES, axis_of, is_barrier, tensor_core_of
 from tensorir.arith import Analyzer
 from tensorir.arith.terms import variables_of
 from tensorir.function import PrimFunc
+from tensorir.memory.storage_scopes import memory_of
 from tensorir.nodes import stmt as s
 from tensorir.nodes.buffer import Buffer, Range
 from tensorir.nodes.expr import BufferLoad, IntImm, PrimExpr, Var

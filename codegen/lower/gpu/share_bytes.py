@@ -9,7 +9,8 @@ from typing import Final, TypeVar
 
 from codegen.lower.hoist_allocations import constant_bytes
 from codegen.lower.rewriters import controls
-from codegen.lower.thread_axes import kind_of, memory_of
+from codegen.lower.thread_axes import kind_of
+from tensorir.memory.storage_scopes import memory_of
 from tensorir.nodes import stmt as s
 from tensorir.nodes.buffer import Buffer
 from tensorir.nodes.dtype import DataType

@@ -8,10 +8,11 @@ from collections.abc import Iterator
 from codegen.errors import LoweringError
 from codegen.lower.check_supported import name_of
 from codegen.lower.hoist_allocations import constant_bytes
-from codegen.lower.thread_axes import THREAD, kind_of, memory_of, padded_bytes, thread_loops
+from codegen.lower.thread_axes import THREAD, kind_of, padded_bytes, thread_loops
 from codegen.target import Target, as_target
 from codegen.target.gpu import GpuLimits
 from tensorir.function import PrimFunc
+from tensorir.memory.storage_scopes import memory_of
 from tensorir.nodes import stmt as s
 from tensorir.nodes.expr import BufferLoad, IntImm
 from tensorir.rewriting.visit import statements, walk

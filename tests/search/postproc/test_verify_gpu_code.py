@@ -11,13 +11,14 @@ import search as ms
 from codegen import Target
 from codegen.lower import LoweringError
 from codegen.lower.hoist_allocations import constant_bytes
-from codegen.lower.thread_axes import memory_of, padded_bytes
+from codegen.lower.thread_axes import padded_bytes
 from schedule import Schedule
 from search.feature_extractor.gpu_kernels import kernels_of
 from search.feature_extractor.gpu_shared_memory import shared_bytes
 from search.postproc import VerifyGPUCode
 from tensorir import parse
 from tensorir.function import PrimFunc
+from tensorir.memory.storage_scopes import memory_of
 from tensorir.nodes.stmt import Allocate
 from tensorir.rewriting.visit import statements
 from tests.recorded import recorded
