@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from tensorir.memory.storage_scopes import memory_of
 from tensorir.nodes import stmt as s
 from tensorir.nodes.expr import Call, StringImm
 from tensorir.nodes.intrin import Op
@@ -58,6 +59,16 @@ def barrier() -> s.Stmt:
 def thread_loops(node: s.Stmt) -> list[s.For]:
     """Return the loops in a statement that are bound to blocks or threads, outermost first."""
     return [n for n in statements(node) if isinstance(n, s.For) and kind_of(n) in (BLOCK, THREAD)]
+
+
+def is_kernel(node: s.Stmt) -> bool:
+    """Return True for the outermost statement of a lowered kernel.
+
+    That is a loop over blocks, or over threads, or the shared memory around them.
+    """
+    if isinstance(node, s.Allocate):
+        return memory_of(node.buffer_var) == "shared"
+    return isinstance(node, s.For) and node.kind is s.ForKind.THREAD_BINDING
 
 
 def is_shared_by(loop: object, scope: str) -> bool:

@@ -79,6 +79,7 @@ class GpuLimits:
     """The number of lanes that read each other's registers; 1 without warp shuffles."""
     copies_asynchronously: bool = False
     """True if threads copy to shared memory while they compute (`sm_80` and later)."""
+    max_local_memory_per_thread: int = 1 << 30
 
 
 _MULTIPROCESSORS: Final = {
@@ -188,6 +189,7 @@ def limits_of(kind: str, options: Mapping[str, Any]) -> GpuLimits | None:
     if kind not in DEFAULTS:
         return None
     known = {**DEFAULTS[kind], **options}
+    lanes = _shuffled_lanes(kind, known)
     return GpuLimits(
         known["max_threads_per_block"],
         known["max_shared_memory_per_block"],
@@ -196,9 +198,19 @@ def limits_of(kind: str, options: Mapping[str, Any]) -> GpuLimits | None:
         Multiprocessor.of(known.get("arch", ""), known.get("registers_per_block", 65536)),
         tensor_core_dtypes(known.get("arch", ""), "wmma"),
         tensor_core_dtypes(known.get("arch", ""), "mma"),
-        shuffled_lanes=_shuffled_lanes(kind, known),
+        shuffled_lanes=lanes,
         copies_asynchronously=kind == "cuda" and _version(known["arch"]) >= 80,
+        max_local_memory_per_thread=_local_bytes(kind, lanes),
     )
+
+
+def _local_bytes(kind: str, lanes: int) -> int:
+    """Return the bytes of local memory of a thread.
+
+    CUDA programming guide; LLVM's back end for AMD's GPUs, which addresses 8 MiB for a warp and
+    needs some for itself. The devices of OpenCL declare no limit.
+    """
+    return {"cuda": 512 << 10, "rocm": (8 << 20) // lanes - 1024}.get(kind, 1 << 30)
 
 
 def _shuffled_lanes(kind: str, options: Mapping[str, Any]) -> int:
