@@ -74,7 +74,8 @@ class TensorCoreBlock:
             count * row_stride(length, buffer.dtype) * buffer.dtype.nbytes
             for (count, length), buffer in zip(boxes, (left, right), strict=True)
         )
-        shared += warps * columns[""] * SIDE**2 * self.axes.result.dtype.nbytes
+        # The results have the bytes of the operands (`share_bytes`).
+        shared = max(shared, warps * columns[""] * SIDE**2 * self.axes.result.dtype.nbytes)
         low, high = self.threads
         refused = excess_cycles(
             (low, threads),

@@ -33,25 +33,45 @@ def _is_heading(line: str) -> bool:
 
 
 class Memory:
-    """The target of a pointer: its element `k` is `cells[origin + k]`."""
+    """The target of a pointer: its element `k` begins at `cells[origin + k * step]`."""
 
-    __slots__ = ("cells", "origin")
+    __slots__ = ("cells", "origin", "step", "unit")
 
-    def __init__(self, cells: NDArray[Any], origin: int = 0) -> None:
+    def __init__(self, cells: NDArray[Any], origin: int = 0, unit: int = 0, step: int = 1) -> None:
         self.cells = cells
         """One-dimensional."""
         self.origin = origin
+        self.unit = unit
+        """The bytes of a cell of `unwritten` memory; 0 for memory whose cells have a type."""
+        self.step = step
+        """The cells of an element: the first one has its value, the others have `_REST`."""
 
     def after(self, count: int) -> Memory:
         """Return the pointer advanced by `count` elements."""
-        return Memory(self.cells, self.origin + count)
+        return self.at(self.origin + count * self.step)
+
+    def at(self, cell: int) -> Memory:
+        """Return the pointer to a cell."""
+        return Memory(self.cells, cell, self.unit, self.step)
 
     def of(self, kind: np.dtype[Any]) -> Memory:
-        """Return the pointer to the same bytes as elements of another type."""
-        if self.cells.dtype == kind or self.cells.dtype == object:
+        """Return the pointer to the same bytes as elements of another type.
+
+        Raises InterpreterError for elements that are smaller than the cells of unwritten memory.
+        """
+        if not self.unit:
+            if self.cells.dtype == kind:
+                return self
+            start = self.origin * self.cells.itemsize
+            return Memory(self.cells.view(kind), start // kind.itemsize)
+        if kind.itemsize == self.unit * self.step:
             return self
-        start = self.origin * self.cells.itemsize
-        return Memory(self.cells.view(kind), start // kind.itemsize)
+        if kind.itemsize % self.unit:
+            raise InterpreterError(
+                f"memory of elements of {self.unit} bytes is accessed as {kind}, whose elements "
+                f"have {kind.itemsize}"
+            )
+        return Memory(self.cells, self.origin, self.unit, kind.itemsize // self.unit)
 
 
 class Layout(NamedTuple):
@@ -91,20 +111,46 @@ def fresh(count: int, dtype: DataType) -> Memory:
 
 def unwritten(count: int, dtype: DataType) -> Memory:
     """Return memory for `count` elements that must be written before they are read."""
-    return Memory(np.full(max(0, count) * dtype.lanes, None, object))
+    cells = np.full(max(0, count) * dtype.lanes, None, object)
+    return Memory(cells, unit=dtype.element.to_numpy().itemsize)
 
 
-def read(cells: NDArray[Any], position: int, dtype: DataType) -> Any:
-    """Return the element of type `dtype` at a position.
+_REST: Final = object()
+"""The content of the cells of an element after the first one."""
+
+
+def is_written(memory: Memory, cell: int) -> bool:
+    """Say whether a whole element begins at a cell, which no later store has overwritten."""
+    if not memory.unit:
+        return True
+    cells, end = memory.cells, cell + memory.step
+    value = cells.item(cell)
+    return (
+        value is not None
+        and value is not _REST
+        and all(cells.item(k) is _REST for k in range(cell + 1, end))
+        and not (end < len(cells) and cells.item(end) is _REST)
+    )
+
+
+def read(memory: Memory, cell: int, dtype: DataType) -> Any:
+    """Return the element of type `dtype` that begins at a cell.
 
     Raises InterpreterError if it is `unwritten`.
     """
-    value = cells.item(position)
-    if value is None:
+    if memory.unit and not is_written(memory, cell):
         raise InterpreterError("an element is read before it is written")
+    value = memory.cells.item(cell)
     return from_bits(value, BFLOAT16) if dtype is BFLOAT16 else value
 
 
-def write(cells: NDArray[Any], position: int, value: Any, dtype: DataType) -> None:
-    """Store an element of type `dtype` at a position."""
-    cells[position] = to_bits(value, BFLOAT16) if dtype is BFLOAT16 else value
+def write(memory: Memory, cell: int, value: Any, dtype: DataType) -> None:
+    """Store an element of type `dtype` that begins at a cell."""
+    cells = memory.cells
+    cells[cell] = to_bits(value, BFLOAT16) if dtype is BFLOAT16 else value
+    if memory.unit:
+        end = cell + memory.step
+        cells[cell + 1 : end] = _REST
+        while end < len(cells) and cells.item(end) is _REST:  # of an element that is overwritten
+            cells[end] = None
+            end += 1
