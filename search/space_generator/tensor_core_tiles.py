@@ -5,28 +5,22 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
-
-import numpy as np
 
 from codegen.target.gpu import BANKS, GRID_ROWS, SECTOR, WARP, GpuLimits
 from codegen.target.tensor_cores import SIDE, registers_of
 from search.feature_extractor.gpu_estimate import (
     OWN_REGISTERS,
-    ROWS_AT_ONCE,
     Work,
     cycles_of,
     excess_cycles,
     most_registers,
-    row_conflicts,
     tensor_operations,
 )
-from search.schedule_rule.multi_level_tiling_tensor_core import row_offset, row_stride
+from search.schedule_rule.multi_level_tiling_tensor_core import row_stride
 from search.space_generator.design_space import Decisions
 from search.space_generator.matrix_axes import MatrixAxes
 from tensorir.nodes.buffer import Buffer
-from tensorir.nodes.dtype import DataType
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +85,7 @@ class TensorCoreBlock:
         step = math.prod(boxes[0]) * left.dtype.nbytes + math.prod(boxes[1]) * right.dtype.nbytes
         work = Work(
             operations=tensor_operations(warps * sums * steps * SIDE**3, left.dtype.nbytes),
-            shared=(loaded * _row_conflicts(left.dtype) + step * outer) / (BANKS * 4),
+            shared=(loaded + step * outer) / (BANKS * 4),
             sectors=float(outer * sum(self._fetched(k, box) for k, box in enumerate(boxes))),
             parallel=float(min(8, sums)),
             steps=float(outer),
@@ -112,8 +106,3 @@ class TensorCoreBlock:
         buffer: Buffer = load.buffer
         is_row = self.layouts[factor][1] in self.axes.dims(load)[-1]
         return count * (max(SECTOR, length * buffer.dtype.nbytes) if is_row else length * SECTOR)
-
-
-@cache
-def _row_conflicts(dtype: DataType) -> float:
-    return row_conflicts(np.arange(ROWS_AT_ONCE) * row_offset(dtype) * dtype.nbytes)

@@ -16,16 +16,17 @@ from codegen.devices.ptxas import assemble, ptxas_path
 from schedule.random_state import RandomState
 from search.builder import Builder, BuilderInput, BuilderResult
 from search.errors import TuningError
-from search.feature_extractor.gpu_estimate import estimate
+from search.feature_extractor.gpu_estimate import ROWS_AT_ONCE, estimate, row_conflicts
 from search.feature_extractor.gpu_kernels import kernels_of
 from search.runner import Runner, RunnerFuture, RunnerInput, RunnerResult
 from search.schedule_rule import MultiLevelTilingTensorCore, ReuseType
-from search.schedule_rule.multi_level_tiling_tensor_core import intrin_group
+from search.schedule_rule.multi_level_tiling_tensor_core import intrin_group, row_stride
 from search.search_strategy.trace_application import TraceApplication
 from search.space_generator.gpu_space import FittingSpace
 from tensorir import te
 from tensorir.function import PrimFunc
 from tensorir.interp import interpret
+from tensorir.nodes.dtype import DataType
 from tensorir.nodes.ops import const, max_
 
 A100 = codegen.Target("cuda -arch=sm_80")
@@ -236,3 +237,12 @@ def test_invalid_arguments_are_refused(
         MultiLevelTilingTensorCore(
             groups, structure, ["blockIdx.y", "blockIdx.x"], reuse_read=read, reuse_write=WRITE
         )
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "int8"])
+def test_rows_of_operands_have_no_bank_conflicts(dtype: str) -> None:
+    kind = DataType(dtype)
+    for length in range(16, 272, 16):
+        rows = np.arange(ROWS_AT_ONCE) * row_stride(length, kind) * kind.nbytes
+        assert row_conflicts(rows) == 1
+    assert row_conflicts(np.arange(ROWS_AT_ONCE) * 32) == 2  # the nearest multiples of a fragment
