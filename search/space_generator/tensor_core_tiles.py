@@ -7,14 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from codegen.target.gpu import BANKS, GRID_ROWS, SECTOR, WARP, GpuLimits
+from codegen.target.gpu import BANKS, SECTOR, WARP, GpuLimits
 from codegen.target.tensor_cores import SIDE, registers_of
 from search.feature_extractor.gpu_estimate import (
-    OWN_REGISTERS,
+    ThreadBlocks,
     Work,
-    cycles_of,
-    excess_cycles,
-    most_registers,
     tensor_operations,
 )
 from search.schedule_rule.multi_level_tiling_tensor_core import row_stride
@@ -50,7 +47,7 @@ class TensorCoreBlock:
         threads = warps * WARP
         sums = rows[""] * columns[""]
         left, right = (load.buffer for load in self.axes.loads)
-        registers = OWN_REGISTERS + sum(
+        local = sum(
             registers_of(scope, dtype, SIDE**2 * count)
             for scope, dtype, count in (
                 ("wmma.accumulator", self.axes.result.dtype, sums),
@@ -70,16 +67,6 @@ class TensorCoreBlock:
         )
         # The results have the bytes of the operands (`share_bytes`).
         shared = max(shared, warps * columns[""] * SIDE**2 * self.axes.result.dtype.nbytes)
-        low, high = self.threads
-        refused = excess_cycles(
-            (low, threads),
-            (threads, high),
-            (shared, gpu.max_shared_memory_per_block),
-            (registers, most_registers(threads, gpu)),
-            (grid, GRID_ROWS),
-        )
-        if refused:
-            return refused
         steps = outer * between * inner
         loaded = warps * (rows[""] + columns[""]) * steps * SIDE**2 * left.dtype.nbytes
         step = math.prod(boxes[0]) * left.dtype.nbytes + math.prod(boxes[1]) * right.dtype.nbytes
@@ -90,8 +77,8 @@ class TensorCoreBlock:
             parallel=float(min(8, sums)),
             steps=float(outer),
         )
-        resident, _ = gpu.multiprocessor.resident_blocks(threads, registers, shared)
-        return cycles_of(work, blocks, threads, resident, registers - OWN_REGISTERS, 0.0)
+        thread_blocks = ThreadBlocks(blocks, grid, threads, self.threads, local, shared)
+        return thread_blocks.cycles(work, gpu)
 
     def _parts(self, tile: Sequence[int]) -> dict[str, int]:
         counts = {"blockIdx": 1, "threadIdx": 1, "": 1}
