@@ -156,14 +156,35 @@ _CUDA_ARCHITECTURES: Final = (
 
 
 def check_architecture(kind: str, options: Mapping[str, Any]) -> None:
-    """Raise TargetError for an architecture that a kind of GPU target does not have."""
-    arch = options.get("arch")
-    if kind == "cuda" and arch is not None and arch not in _CUDA_ARCHITECTURES:
-        known = ", ".join(_CUDA_ARCHITECTURES)
-        raise TargetError(f"unknown architecture {arch!r} of a cuda target; known are {known}")
+    """Raise TargetError for an architecture that a kind of GPU target does not have.
+
+    Also for more shared memory than the blocks of an architecture may have.
+    """
+    if kind == "cuda":
+        known = {**DEFAULTS[kind], **options}
+        arch, shared = known["arch"], known["max_shared_memory_per_block"]
+        if arch not in _CUDA_ARCHITECTURES:
+            names = ", ".join(_CUDA_ARCHITECTURES)
+            raise TargetError(f"unknown architecture {arch!r} of a cuda target; known are {names}")
+        most = _most_shared_bytes(arch)
+        if shared > most:
+            raise TargetError(
+                f"-max_shared_memory_per_block={shared} of a cuda target is more than a block of "
+                f"{arch} may have; the most is {most}"
+            )
     mcpu = options.get("mcpu")
     if kind == "rocm" and mcpu is not None and not mcpu.startswith("gfx"):
         raise TargetError(f"-mcpu of a rocm target is a name such as gfx90a, got {mcpu!r}")
+
+
+def _most_shared_bytes(arch: str) -> int:
+    """Return the bytes of shared memory that a block may have if its launch asks for them.
+
+    CUDA programming guide, table of technical specifications: from `sm_80` on, 1 KiB of the memory
+    of a multiprocessor belongs to the system for each block.
+    """
+    shared, version = Multiprocessor.of(arch).shared_bytes, _version(arch)
+    return 48 << 10 if version < 70 else shared - (1024 if version >= 80 else 0)
 
 
 def tensor_core_dtypes(arch: str, family: str) -> frozenset[str]:
