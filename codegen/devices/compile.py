@@ -1,21 +1,12 @@
-"""From programs to the kernels of a GPU, as a file that needs no compiler to run.
-
-LLVM runs in a process of its own: what a back end cannot compile ends the process.
-"""
+"""From programs to the kernels of a GPU, as a file that needs no compiler to run."""
 
 from __future__ import annotations
 
-import atexit
 import json
-import os
-import tempfile
-import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final
 
 from codegen import vector_math  # noqa: F401 - enters the handlers of its functions
-from codegen.compile_units import Form, LLVMProcess
 from codegen.devices.launches import (
     HostProgram,
     Step,
@@ -23,8 +14,8 @@ from codegen.devices.launches import (
     step_from_data,
     step_to_data,
 )
+from codegen.devices.llvm_worker import form_of
 from codegen.emit.gpu_kernel import emit_gpu_kernel
-from codegen.errors import CodegenError
 from codegen.kernel import Unit
 from codegen.lower import lower
 from codegen.signature import (
@@ -115,55 +106,12 @@ def kernel_units(func: PrimFunc, program: HostProgram, target: Target) -> dict[s
     }
 
 
-# ---------------------------------------------------------------------------------- another process
-
-
-class _Compiler:
-    """The process that compiles kernels, started on first use and again after its end."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._owner = 0
-        """The process that started the other one; a fork of it starts its own."""
-        self._process: LLVMProcess | None = None
-
-    def form(self, unit: Unit, name: Form) -> bytes | str:
-        """Return a form of a unit; CodegenError for what LLVM rejects or ends because of."""
-        with self._lock:
-            if self._process is None or self._owner != os.getpid():
-                self._owner = os.getpid()
-                self._log = tempfile.TemporaryFile()  # noqa: SIM115 - as long as the process
-                self._process = LLVMProcess(self._log)
-                atexit.register(self._end, self._process, self._owner)
-            found: bytes | str | None = self._process.form(unit, name)
-            if found is not None:
-                return found
-            self._log.seek(0)
-            said = self._log.read().decode(errors="replace").strip().splitlines()
-            atexit.unregister(self._end)
-            self._end(self._process, self._owner)
-        reason = next((x for x in said if "LLVM ERROR" in x), "; ".join(said[-1:]))
-        raise CodegenError(
-            f"LLVM cannot compile the kernel for {unit.target.kind} and ended its process"
-            f"{': ' if reason else ''}{reason}"
-        )
-
-    def _end(self, process: LLVMProcess, owner: int) -> None:
-        if owner == os.getpid():
-            process.close()
-            self._log.close()
-            self._process = None
-
-
-_compiler: Final = _Compiler()
-
-
 def _made(unit: Unit) -> bytes:
-    code = _compiler.form(unit, "made")
+    code = form_of(unit, "made")
     assert isinstance(code, bytes)
     return code
 
 
 def assembly_of(units: Iterable[Unit]) -> str:
     """Return the assembly of kernels: PTX, AMDGPU's, or SPIR-V in its text form."""
-    return "\n".join(str(_compiler.form(unit, "assembly")) for unit in units)
+    return "\n".join(str(form_of(unit, "assembly")) for unit in units)

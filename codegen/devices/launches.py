@@ -13,7 +13,7 @@ from typing import Any, NoReturn, TypeAlias
 
 from codegen.errors import CodegenError
 from codegen.lower.hoist_allocations import constant_bytes
-from codegen.lower.thread_axes import AXES, BLOCK, axis_of, memory_of, padded_bytes
+from codegen.lower.thread_axes import AXES, BLOCK, axis_of, is_kernel, padded_bytes
 from codegen.signature import (
     Dim,
     Signature,
@@ -25,6 +25,7 @@ from codegen.signature import (
     unique_names,
 )
 from tensorir.function import PrimFunc
+from tensorir.memory.storage_scopes import memory_of
 from tensorir.memory.value_variables import scalar_values
 from tensorir.memory.written_parameters import written_pointers
 from tensorir.nodes import stmt as s
@@ -194,7 +195,7 @@ class _Splitter:
     def _steps(self, node: Stmt) -> tuple[Step, ...]:
         if isinstance(node, SeqStmt):
             return tuple(step for part in node.seq for step in self._steps(part))
-        if isinstance(node, For) and node.kind is ForKind.THREAD_BINDING:
+        if is_kernel(node):
             return (self._launch(node),)
         if isinstance(node, For) and node.kind in (ForKind.SERIAL, ForKind.UNROLLED):
             self._host[node.loop_var] = name = self._names[node.loop_var]
@@ -222,7 +223,7 @@ class _Splitter:
             "that are bound to blockIdx and threadIdx"
         )
 
-    def _launch(self, nest: For) -> Launch:
+    def _launch(self, nest: Stmt) -> Launch:
         number = len(self._kernels)
         name = f"{self._name}_kernel" + (f"_{number}" if number else "")
         grid: list[Dim] = [1, 1, 1]

@@ -12,8 +12,9 @@ from codegen.emit.index import extend_index
 from codegen.emit.llvm_text import memory_type
 from codegen.emit.tensor_core import allocate_fragments, emit_tensor_core
 from codegen.emit.warp_shuffle import shuffle_by_amdgpu, shuffle_by_nvptx
-from codegen.lower.thread_axes import TILE_ALIGNMENT, is_fragment, memory_of, padded_bytes
+from codegen.lower.thread_axes import TILE_ALIGNMENT, padded_bytes
 from tensorir.arith.analyzer import Analyzer
+from tensorir.memory.storage_scopes import is_fragment, memory_of
 from tensorir.nodes.dtype import INT32, INT64
 from tensorir.nodes.expr import Call, IntImm, PrimExpr, Var
 from tensorir.nodes.stmt import Allocate

@@ -20,9 +20,9 @@ from codegen.emit.context import FunctionEmitter, emits, emits_stmt, mangled
 from codegen.emit.index import extend_index, linear_lanes
 from codegen.emit.llvm_text import memory_type, register_type
 from codegen.lower.hoist_allocations import MOST_BYTES, constant_bytes, stack_bytes
-from codegen.lower.thread_axes import memory_of
 from tensorir.arith.const_interval import exact_interval
 from tensorir.memory.alignment import ALIGNMENT, align
+from tensorir.memory.storage_scopes import memory_of
 from tensorir.nodes.buffer import Buffer
 from tensorir.nodes.dtype import INT64, DataType
 from tensorir.nodes.expr import Add, BufferLoad, IntImm, Mul, PrimExpr, Var

@@ -13,7 +13,7 @@ from typing import Final
 from codegen.emit.context import FunctionEmitter
 from codegen.emit.memory import element_address, flat_index
 from codegen.emit.parallel import define_counter
-from codegen.lower.thread_axes import LANES, scope_of
+from codegen.lower.thread_axes import LANES
 from codegen.target.gpu import WARP
 from codegen.target.tensor_cores import (
     OPERANDS,
@@ -25,6 +25,7 @@ from codegen.target.tensor_cores import (
     uses_ldmatrix,
 )
 from tensorir.arith.analyzer import Analyzer
+from tensorir.memory.storage_scopes import scope_of
 from tensorir.nodes.expr import BufferLoad, Call, IntImm, PrimExpr, StringImm, Var
 from tensorir.nodes.ops import add, const, floordiv, floormod, mul
 from tensorir.nodes.stmt import Allocate

@@ -13,12 +13,13 @@ from codegen.devices.launches import Kernel, launches
 from codegen.devices.ptxas import Resources, assemble, ptxas_path
 from codegen.explanation.explain import Explanation, Tabulated
 from codegen.lower import lower
-from codegen.lower.thread_axes import axis_of, memory_of, tensor_core_of
+from codegen.lower.thread_axes import axis_of, tensor_core_of
 from codegen.target import Target
 from codegen.target.gpu import BANKS, SECTOR, WARP
 from tensorir.arith.analyzer import Analyzer
 from tensorir.function import PrimFunc
 from tensorir.indices.accesses import loads_in, placed_statements
+from tensorir.memory.storage_scopes import memory_of
 from tensorir.nodes.buffer import Buffer
 from tensorir.nodes.expr import IntImm, PrimExpr, Ramp, Var
 from tensorir.nodes.ops import const, is_const_int

@@ -24,9 +24,10 @@ from codegen.lower.element_sets import (
 )
 from codegen.lower.indices import run_of
 from codegen.lower.rewriters import IF_THEN_ELSE, ScopedRewriter, condition_of, given
-from codegen.lower.thread_axes import memory_of, tensor_core_of
+from codegen.lower.thread_axes import tensor_core_of
 from tensorir.arith import Analyzer, estimate_region_strict_bound
 from tensorir.function import PrimFunc
+from tensorir.memory.storage_scopes import memory_of
 from tensorir.nodes import stmt as s
 from tensorir.nodes.buffer import Buffer, BufferRegion, Range
 from tensorir.nodes.expr import (

@@ -17,10 +17,11 @@ from codegen.lower.pipeline_dependences import (
     versions_for,
 )
 from codegen.lower.rewriters import ScopedRewriter, inside_loop
-from codegen.lower.thread_axes import kind_of, memory_of
+from codegen.lower.thread_axes import kind_of
 from codegen.target import as_target
 from tensorir.arith import Analyzer
 from tensorir.function import PrimFunc
+from tensorir.memory.storage_scopes import memory_of
 from tensorir.nodes import stmt as s
 from tensorir.nodes.buffer import Buffer
 from tensorir.nodes.expr import LT, IntImm, PrimExpr, Var
@@ -91,11 +92,25 @@ class _Pipelines(ScopedRewriter):
         with inside_loop(self.analyzer, loop):
             check_order(steps, loop, threads, own, linear, self._function)
         versions = {b: self._versions(loop, b, steps) for b in buffers}
-        gpu = as_target(None).gpu
-        is_async = gpu is not None and gpu.copies_asynchronously
-        late = _numbers(loop, PIPELINE_ASYNC, self._function) if is_async else []
+        late = self._asynchronous(loop, steps)
         copies = [x for x in steps if x.stage in late and _only_fills(x, own, steps)]
         return _Pipeline(self.analyzer, loop, steps, versions, copies).block()
+
+    def _asynchronous(self, loop: s.For, steps: Sequence[Step]) -> list[int]:
+        """Return the stages whose copies are asynchronous; none if the target has no such copies.
+
+        Raises LoweringError for a stage that no statement has.
+        """
+        numbers, known = _numbers(loop, PIPELINE_ASYNC, self._function), {x.stage for x in steps}
+        for number in numbers:
+            if number not in known:
+                raise LoweringError(
+                    f"{PIPELINE_ASYNC} of loop {loop.loop_var.name} of {self._function} has "
+                    f"{number}, but its statements have the stages "
+                    f"{', '.join(map(str, sorted(known)))}; name some of these"
+                )
+        gpu = as_target(None).gpu
+        return numbers if gpu is not None and gpu.copies_asynchronously else []
 
     def _steps(self, loop: s.For, body: Sequence[s.Stmt]) -> list[Step]:
         """Return the statements of a loop with their stages and positions."""

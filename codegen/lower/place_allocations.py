@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from codegen.lower.carried_values import Nest, carrying_loops
 from codegen.lower.rewriters import StatementRewriter
-from codegen.lower.thread_axes import BLOCK, THREAD, is_shared_by, kind_of, memory_of
+from codegen.lower.thread_axes import BLOCK, THREAD, is_shared_by, kind_of
 from tensorir.function import PrimFunc
+from tensorir.memory.storage_scopes import memory_of
 from tensorir.nodes import stmt as s
 from tensorir.nodes.buffer import Buffer
 from tensorir.nodes.expr import BufferLoad, Call, PrimExpr, Var

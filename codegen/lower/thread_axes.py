@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from tensorir.memory.storage_scopes import memory_of
 from tensorir.nodes import stmt as s
-from tensorir.nodes.expr import Call, PointerType, StringImm, Var
+from tensorir.nodes.expr import Call, StringImm
 from tensorir.nodes.intrin import Op
 from tensorir.rewriting.visit import statements
 
@@ -33,31 +34,9 @@ def kind_of(node: object) -> str:
     return axis_of(node).split(".")[0]
 
 
-def memory_of(pointer: Var) -> str:
-    """Return the memory that a pointer points to: `global`, `shared`, or `local` to a thread.
-
-    Fragments of tensor cores are in registers of threads.
-    """
-    if is_fragment(pointer):
-        return "local"
-    return scope_of(pointer).split(".")[0] or "global"
-
-
 def padded_bytes(nbytes: int) -> int:
     """Return the bytes that an allocation of shared memory takes, up to the next one."""
     return -(-nbytes // TILE_ALIGNMENT) * TILE_ALIGNMENT
-
-
-def scope_of(pointer: Var) -> str:
-    """Return the storage scope of what a pointer points to, with its tag."""
-    kind = pointer.type_annotation
-    return kind.storage_scope if isinstance(kind, PointerType) else ""
-
-
-def is_fragment(pointer: Var) -> bool:
-    """Return True for a pointer to fragments of tensor cores."""
-    kind = pointer.type_annotation
-    return isinstance(kind, PointerType) and kind.is_fragment
 
 
 def is_barrier(node: object) -> bool:
@@ -80,6 +59,16 @@ def barrier() -> s.Stmt:
 def thread_loops(node: s.Stmt) -> list[s.For]:
     """Return the loops in a statement that are bound to blocks or threads, outermost first."""
     return [n for n in statements(node) if isinstance(n, s.For) and kind_of(n) in (BLOCK, THREAD)]
+
+
+def is_kernel(node: s.Stmt) -> bool:
+    """Return True for the outermost statement of a lowered kernel.
+
+    That is a loop over blocks, or over threads, or the shared memory around them.
+    """
+    if isinstance(node, s.Allocate):
+        return memory_of(node.buffer_var) == "shared"
+    return isinstance(node, s.For) and node.kind is s.ForKind.THREAD_BINDING
 
 
 def is_shared_by(loop: object, scope: str) -> bool:

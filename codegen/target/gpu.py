@@ -79,6 +79,7 @@ class GpuLimits:
     """The number of lanes that read each other's registers; 1 without warp shuffles."""
     copies_asynchronously: bool = False
     """True if threads copy to shared memory while they compute (`sm_80` and later)."""
+    max_local_memory_per_thread: int = 1 << 30
 
 
 _MULTIPROCESSORS: Final = {
@@ -155,14 +156,35 @@ _CUDA_ARCHITECTURES: Final = (
 
 
 def check_architecture(kind: str, options: Mapping[str, Any]) -> None:
-    """Raise TargetError for an architecture that a kind of GPU target does not have."""
-    arch = options.get("arch")
-    if kind == "cuda" and arch is not None and arch not in _CUDA_ARCHITECTURES:
-        known = ", ".join(_CUDA_ARCHITECTURES)
-        raise TargetError(f"unknown architecture {arch!r} of a cuda target; known are {known}")
+    """Raise TargetError for an architecture that a kind of GPU target does not have.
+
+    Also for more shared memory than the blocks of an architecture may have.
+    """
+    if kind == "cuda":
+        known = {**DEFAULTS[kind], **options}
+        arch, shared = known["arch"], known["max_shared_memory_per_block"]
+        if arch not in _CUDA_ARCHITECTURES:
+            names = ", ".join(_CUDA_ARCHITECTURES)
+            raise TargetError(f"unknown architecture {arch!r} of a cuda target; known are {names}")
+        most = _most_shared_bytes(arch)
+        if shared > most:
+            raise TargetError(
+                f"-max_shared_memory_per_block={shared} of a cuda target is more than a block of "
+                f"{arch} may have; the most is {most}"
+            )
     mcpu = options.get("mcpu")
     if kind == "rocm" and mcpu is not None and not mcpu.startswith("gfx"):
         raise TargetError(f"-mcpu of a rocm target is a name such as gfx90a, got {mcpu!r}")
+
+
+def _most_shared_bytes(arch: str) -> int:
+    """Return the bytes of shared memory that a block may have if its launch asks for them.
+
+    CUDA programming guide, table of technical specifications: from `sm_80` on, 1 KiB of the memory
+    of a multiprocessor belongs to the system for each block.
+    """
+    shared, version = Multiprocessor.of(arch).shared_bytes, _version(arch)
+    return 48 << 10 if version < 70 else shared - (1024 if version >= 80 else 0)
 
 
 def tensor_core_dtypes(arch: str, family: str) -> frozenset[str]:
@@ -188,6 +210,7 @@ def limits_of(kind: str, options: Mapping[str, Any]) -> GpuLimits | None:
     if kind not in DEFAULTS:
         return None
     known = {**DEFAULTS[kind], **options}
+    lanes = _shuffled_lanes(kind, known)
     return GpuLimits(
         known["max_threads_per_block"],
         known["max_shared_memory_per_block"],
@@ -196,9 +219,19 @@ def limits_of(kind: str, options: Mapping[str, Any]) -> GpuLimits | None:
         Multiprocessor.of(known.get("arch", ""), known.get("registers_per_block", 65536)),
         tensor_core_dtypes(known.get("arch", ""), "wmma"),
         tensor_core_dtypes(known.get("arch", ""), "mma"),
-        shuffled_lanes=_shuffled_lanes(kind, known),
+        shuffled_lanes=lanes,
         copies_asynchronously=kind == "cuda" and _version(known["arch"]) >= 80,
+        max_local_memory_per_thread=_local_bytes(kind, lanes),
     )
+
+
+def _local_bytes(kind: str, lanes: int) -> int:
+    """Return the bytes of local memory of a thread.
+
+    CUDA programming guide; LLVM's back end for AMD's GPUs, which addresses 8 MiB for a warp and
+    needs some for itself. The devices of OpenCL declare no limit.
+    """
+    return {"cuda": 512 << 10, "rocm": (8 << 20) // lanes - 1024}.get(kind, 1 << 30)
 
 
 def _shuffled_lanes(kind: str, options: Mapping[str, Any]) -> int:

@@ -11,6 +11,10 @@ from tensorir.tensor_intrin.tensor_core import NAMES, neighbours
 
 SIDE: Final = 16
 """The rows and columns of a tile; tiles of int8 for `mma.sync` have twice as many of one."""
+ROW_BYTES: Final = 16
+"""What the distance of rows of a tile in memory is a multiple of: CUDA C++ programming guide,
+`load_matrix_sync`. The PTX manual asks for the size of a fragment there, too, which is 32 for
+float16; but eight rows of 16 bytes at such distances always are in half of the banks."""
 OPERANDS: Final = {"wmma.matrix_a": "a", "wmma.matrix_b": "b", "wmma.accumulator": "d"}
 """The operands of instructions by the scopes of their fragments; any is in the scope `warp`."""
 _PAIR: Final = "<2 x half>"
@@ -42,7 +46,7 @@ def registers_of(scope: str, dtype: DataType, count: int) -> int:
 
 
 def tile_alignment(instruction: str) -> int:
-    """Return the bytes at a multiple of which each row of an instruction's tile in memory begins.
+    """Return the bytes at a multiple of which an instruction's tile in memory begins.
 
     PTX manual: "Matrix Storage for WMMA" and `ldmatrix`. Other instructions of `mma` access single
     elements.

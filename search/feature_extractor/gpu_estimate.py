@@ -14,7 +14,7 @@ from typing import Final
 
 import numpy as np
 
-from codegen.target.gpu import BANKS, SECTOR, WARP, GpuLimits
+from codegen.target.gpu import BANKS, GRID_ROWS, SECTOR, WARP, GpuLimits
 from codegen.target.tensor_cores import SIDE
 from search.feature_extractor.gpu_kernels import (
     SHARED,
@@ -133,19 +133,42 @@ def cycles_of(
     return math.hypot(one * math.ceil(blocks / MULTIPROCESSORS), dram) + _LAUNCH_CYCLES
 
 
-def most_registers(threads: int, gpu: GpuLimits) -> int:
-    """Return the most registers of a thread in a block with so many threads."""
-    return min(MOST_REGISTERS, gpu.multiprocessor.registers // max(1, threads))
+@dataclass(frozen=True, slots=True)
+class ThreadBlocks:
+    """The thread blocks of a kernel that is described by its tiles, and the needs of each."""
 
+    count: int
+    rows: int
+    """The number of them in an axis of the grid other than x."""
+    threads: int
+    allowed: tuple[int, int]
+    """The least and the largest number of threads that the design allows."""
+    local: int
+    """The words of local memory of a thread."""
+    shared: int
+    """The bytes of shared memory."""
 
-def excess_cycles(*needs: tuple[int, int]) -> float:
-    """Return the cycles of a kernel that needs more than there is, 0.0 if it fits.
+    def cycles(self, work: Work, gpu: GpuLimits) -> float:
+        """Return the cycles of a kernel whose blocks do some work each.
 
-    `needs` are pairs of a number and its limit. Of two kernels that do not fit, the one that is
-    farther from fitting has more cycles.
-    """
-    excess = math.prod(max(1.0, used / max(1, most)) for used, most in needs)
-    return UNFIT * excess if excess > 1 else 0.0
+        There are `UNFIT` or more if a block needs more than a GPU has; of two that do, the one that
+        is farther from fitting has more.
+        """
+        registers = self.local + OWN_REGISTERS
+        low, high = self.allowed
+        most = min(MOST_REGISTERS, gpu.multiprocessor.registers // max(1, self.threads))
+        needs = (
+            (low, self.threads),
+            (self.threads, high),
+            (self.shared, gpu.max_shared_memory_per_block),
+            (registers, most),
+            (self.rows, GRID_ROWS),
+        )
+        excess = math.prod(max(1.0, used / max(1, limit)) for used, limit in needs)
+        if excess > 1:
+            return UNFIT * excess
+        resident, _ = gpu.multiprocessor.resident_blocks(self.threads, registers, self.shared)
+        return cycles_of(work, self.count, self.threads, resident, self.local, 0.0)
 
 
 def estimate(kernel: Kernel, gpu: GpuLimits) -> KernelEstimate:

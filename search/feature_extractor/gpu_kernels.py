@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from codegen.lower.compact_buffers import Alignment, aligned_strides, alignments_of
-from codegen.lower.thread_axes import is_fragment
 from codegen.target.gpu import WARP
 from codegen.target.tensor_cores import registers_of
 from search.feature_extractor.stored_program import interval
@@ -25,6 +24,7 @@ from tensorir.errors import IRTypeError
 from tensorir.function import PrimFunc
 from tensorir.indices.accesses import Bindings, common_prefix, loads_in, placed_statements
 from tensorir.indices.index_values import index_values
+from tensorir.memory.storage_scopes import is_fragment, memory_of
 from tensorir.nodes.buffer import Buffer, BufferRegion
 from tensorir.nodes.expr import IntImm, IterVar, PrimExpr, Var
 from tensorir.nodes.ops import const, is_const_int
@@ -162,7 +162,7 @@ class Kernel:
         uses: dict[Buffer, list[tuple[ThreadStore, Access]]] = {}
         for store in self.stores:
             for access in store.accesses:
-                if access.scope in (*SHARED, "local") or is_fragment(access.buffer.data):
+                if memory_of(access.buffer.data) != "global":
                     uses.setdefault(access.buffer, []).append((store, access))
         regions = {}
         for buffer, found in uses.items():

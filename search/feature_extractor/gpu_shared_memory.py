@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from codegen.lower.forms import PIPELINE_ORDER, PIPELINE_STAGE
-from codegen.lower.gpu.share_bytes import Lifetime, count_of, pools_of
+from codegen.lower.gpu.share_bytes import Lifetime, parts_of
 from codegen.lower.pipeline_dependences import versions_for
 from codegen.lower.thread_axes import padded_bytes
 from search.feature_extractor.gpu_kernels import SHARED, Kernel, ThreadStore
@@ -25,8 +25,8 @@ def shared_bytes(kernel: Kernel) -> int:
     with (`cross_thread_reductions`) does not count.
     """
     buffers = [buffer for buffer in kernel.allocated if buffer.scope() in SHARED]
-    pools = pools_of([_lifetime(kernel, buffer) for buffer in buffers])
-    return sum(padded_bytes(count_of(pool) * pool[0].dtype.nbytes) for pool in pools)
+    parts = parts_of([_lifetime(kernel, buffer) for buffer in buffers])
+    return sum(padded_bytes(part.nbytes) for part in parts)
 
 
 def _lifetime(kernel: Kernel, buffer: Buffer) -> Lifetime:
@@ -45,7 +45,7 @@ def _lifetime(kernel: Kernel, buffer: Buffer) -> Lifetime:
     }
     # The contents are needed as long as a loop around an access runs again with the same memory.
     needed = [k for k, x in enumerate(kernel.stores) if x in users or not again.isdisjoint(x.loops)]
-    return Lifetime(buffer.dtype, count, needed[0], needed[-1])
+    return Lifetime(buffer.dtype, count * buffer.dtype.nbytes, needed[0], needed[-1])
 
 
 def _elements(kernel: Kernel, buffer: Buffer) -> int:

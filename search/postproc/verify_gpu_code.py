@@ -24,10 +24,11 @@ _ROW_AXES: Final = ("blockIdx.y", "blockIdx.z")
 class VerifyGPUCode(Postproc):
     """Rejects a schedule whose kernels do not fit the limits of the target.
 
-    Limited are the threads and the shared memory of a thread block, the width of loads and stores,
-    and the thread blocks in the axes y and z of a grid. Virtual threads are written out before a
-    kernel is made and have no limit. All stores must be in a thread block. A block may also require
-    a number of threads by annotations, as `MultiLevelTiling` does.
+    Limited are the threads and the shared memory of a thread block, the local memory of a thread,
+    the width of loads and stores, and the thread blocks in the axes y and z of a grid. Virtual
+    threads are written out before a kernel is made and have no limit. All stores must be in a
+    thread block. A block may also require a number of threads by annotations, as
+    `MultiLevelTiling` does.
     """
 
     def apply(self, sch: Schedule) -> bool:
@@ -61,6 +62,11 @@ def refusal(kernel: Kernel, gpu: GpuLimits) -> str:
     used = (
         ("threads per block", kernel.count("threadIdx"), gpu.max_threads_per_block),
         ("bytes of shared memory", shared_bytes(kernel), gpu.max_shared_memory_per_block),
+        (
+            "bytes of local memory per thread",
+            4 * kernel.local_words,
+            gpu.max_local_memory_per_thread,
+        ),
         ("bytes in a vector", kernel.vector_bytes, gpu.max_vector_bytes),
         *((f"blocks in {axis}", kernel.axes.get(axis, 1), GRID_ROWS) for axis in _ROW_AXES),
     )

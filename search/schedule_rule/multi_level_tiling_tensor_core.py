@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from codegen.target.tensor_cores import tile_alignment
+from codegen.target.tensor_cores import ROW_BYTES
 from schedule import BlockRV, LoopRV, Schedule, ScheduleError
 from schedule.analysis.intrin_match import Mismatch
 from schedule.sref import StmtSRef
@@ -37,9 +37,8 @@ from tensorir.tensor_intrin.tensor_core import NAMES
 
 _KEYS: Final = ("init", "load_a", "load_b", "compute", "store")
 _ROW_FACTOR: Final = 32
-_ROW_OFFSET_BYTES: Final = 16
-"""The rows of an operand in shared memory are a multiple of 32 elements and 16 bytes apart, or the
-bytes of a fragment, so that a warp reads several rows without bank conflicts."""
+"""The rows of an operand in shared memory are a multiple of 32 elements and `ROW_BYTES` apart, so
+that a warp reads several rows without bank conflicts."""
 
 
 def intrin_group(factors: str, sums: str, *, transposed: bool = False) -> dict[str, str]:
@@ -351,13 +350,8 @@ class MultiLevelTilingTensorCore(MultiLevelTiling):
 
 
 def row_offset(dtype: DataType) -> int:
-    """Return by how many elements rows in shared memory are longer than a multiple of 32.
-
-    The rows of a tile begin at multiples of the bytes of a fragment (`tile_alignment`), and vectors
-    of 16 bytes are stored to them.
-    """
-    nbytes = max(_ROW_OFFSET_BYTES, tile_alignment(f"wmma.load.a.row.{NAMES[str(dtype)]}"))
-    return nbytes // dtype.nbytes
+    """Return by how many elements rows in shared memory are longer than a multiple of 32."""
+    return ROW_BYTES // dtype.nbytes
 
 
 def row_stride(length: int, dtype: DataType) -> int:

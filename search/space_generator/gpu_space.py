@@ -10,14 +10,7 @@ from typing import Any, Final
 
 from codegen.target.gpu import SECTOR, WARP, GpuLimits
 from schedule.random_state import RandomState
-from search.feature_extractor.gpu_estimate import (
-    OWN_REGISTERS,
-    UNFIT,
-    Work,
-    cycles_of,
-    excess_cycles,
-    most_registers,
-)
+from search.feature_extractor.gpu_estimate import UNFIT, ThreadBlocks, Work
 from search.schedule_rule.multi_level_tiling_tensor_core import factor_layouts
 from search.space_generator.annotations import (
     AUTO_TENSORIZE,
@@ -94,16 +87,6 @@ class _TiledBlock:
         threads, results = counts["threadIdx"], counts["vthread"] * counts[""]
         boxes = [operand.spans(in_block) for operand in self.operands]
         sizes = [math.prod(b) * o.item_bytes for o, b in zip(self.operands, boxes, strict=True)]
-        shared = self.stages * sum(sizes)
-        low, high = self.threads
-        refused = excess_cycles(
-            (low, threads),
-            (threads, high),
-            (shared, gpu.max_shared_memory_per_block),
-            (results + OWN_REGISTERS, most_registers(threads, gpu)),
-        )
-        if refused:
-            return refused
         warps = -(-threads // WARP)
         # The innermost reduction loop is around the innermost tile, whose operands are loaded once.
         loads = sum(math.prod(operand.spans(innermost)) for operand in self.operands)
@@ -119,9 +102,9 @@ class _TiledBlock:
             parallel=float(min(8, results)),
             steps=float(steps),
         )
-        registers = results + OWN_REGISTERS
-        resident, _ = gpu.multiprocessor.resident_blocks(threads, registers, shared)
-        return cycles_of(work, counts["blockIdx"], threads, resident, results, 0.0)
+        shared = self.stages * sum(sizes)
+        blocks = ThreadBlocks(counts["blockIdx"], 1, threads, self.threads, results, shared)
+        return blocks.cycles(work, gpu)
 
 
 class FittingSpace(DesignSpace):

@@ -5,28 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
-import numpy as np
-
-from codegen.target.gpu import BANKS, GRID_ROWS, SECTOR, WARP, GpuLimits
+from codegen.target.gpu import BANKS, SECTOR, WARP, GpuLimits
 from codegen.target.tensor_cores import SIDE, registers_of
 from search.feature_extractor.gpu_estimate import (
-    OWN_REGISTERS,
-    ROWS_AT_ONCE,
+    ThreadBlocks,
     Work,
-    cycles_of,
-    excess_cycles,
-    most_registers,
-    row_conflicts,
     tensor_operations,
 )
-from search.schedule_rule.multi_level_tiling_tensor_core import row_offset, row_stride
+from search.schedule_rule.multi_level_tiling_tensor_core import row_stride
 from search.space_generator.design_space import Decisions
 from search.space_generator.matrix_axes import MatrixAxes
 from tensorir.nodes.buffer import Buffer
-from tensorir.nodes.dtype import DataType
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +47,7 @@ class TensorCoreBlock:
         threads = warps * WARP
         sums = rows[""] * columns[""]
         left, right = (load.buffer for load in self.axes.loads)
-        registers = OWN_REGISTERS + sum(
+        local = sum(
             registers_of(scope, dtype, SIDE**2 * count)
             for scope, dtype, count in (
                 ("wmma.accumulator", self.axes.result.dtype, sums),
@@ -74,29 +65,20 @@ class TensorCoreBlock:
             count * row_stride(length, buffer.dtype) * buffer.dtype.nbytes
             for (count, length), buffer in zip(boxes, (left, right), strict=True)
         )
-        shared += warps * columns[""] * SIDE**2 * self.axes.result.dtype.nbytes
-        low, high = self.threads
-        refused = excess_cycles(
-            (low, threads),
-            (threads, high),
-            (shared, gpu.max_shared_memory_per_block),
-            (registers, most_registers(threads, gpu)),
-            (grid, GRID_ROWS),
-        )
-        if refused:
-            return refused
+        # The results have the bytes of the operands (`share_bytes`).
+        shared = max(shared, warps * columns[""] * SIDE**2 * self.axes.result.dtype.nbytes)
         steps = outer * between * inner
         loaded = warps * (rows[""] + columns[""]) * steps * SIDE**2 * left.dtype.nbytes
         step = math.prod(boxes[0]) * left.dtype.nbytes + math.prod(boxes[1]) * right.dtype.nbytes
         work = Work(
             operations=tensor_operations(warps * sums * steps * SIDE**3, left.dtype.nbytes),
-            shared=(loaded * _row_conflicts(left.dtype) + step * outer) / (BANKS * 4),
+            shared=(loaded + step * outer) / (BANKS * 4),
             sectors=float(outer * sum(self._fetched(k, box) for k, box in enumerate(boxes))),
             parallel=float(min(8, sums)),
             steps=float(outer),
         )
-        resident, _ = gpu.multiprocessor.resident_blocks(threads, registers, shared)
-        return cycles_of(work, blocks, threads, resident, registers - OWN_REGISTERS, 0.0)
+        thread_blocks = ThreadBlocks(blocks, grid, threads, self.threads, local, shared)
+        return thread_blocks.cycles(work, gpu)
 
     def _parts(self, tile: Sequence[int]) -> dict[str, int]:
         counts = {"blockIdx": 1, "threadIdx": 1, "": 1}
@@ -111,8 +93,3 @@ class TensorCoreBlock:
         buffer: Buffer = load.buffer
         is_row = self.layouts[factor][1] in self.axes.dims(load)[-1]
         return count * (max(SECTOR, length * buffer.dtype.nbytes) if is_row else length * SECTOR)
-
-
-@cache
-def _row_conflicts(dtype: DataType) -> float:
-    return row_conflicts(np.arange(ROWS_AT_ONCE) * row_offset(dtype) * dtype.nbytes)

@@ -118,9 +118,10 @@ class AccessCompiler:
             if memory is None:
                 raise InterpreterError(f"`{node}` accesses {buffer.name} outside of its allocation")
             memory = memory.of(kind)
-            cell = memory.origin + position * width
-            if not 0 <= cell <= len(memory.cells) - width:
-                size = (len(memory.cells) - memory.origin) // width
+            cells = width * memory.step
+            cell = memory.origin + position * cells
+            if not 0 <= cell <= len(memory.cells) - cells:
+                size = (len(memory.cells) - memory.origin) // cells
                 raise _out_of_bounds(buffer, position, 0, size, node)
             return memory, cell
 

@@ -6,7 +6,7 @@ lanes. Index arithmetic uses integers of any size.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 from tensorir.errors import IRTypeError
@@ -16,7 +16,7 @@ from tensorir.interp.library_call import library_call
 from tensorir.interp.machine_instructions import machine_instruction
 from tensorir.interp.memory import InterpreterError, Memory, read, write
 from tensorir.nodes import expr as e
-from tensorir.nodes.dtype import BOOL
+from tensorir.nodes.dtype import BOOL, DataType
 from tensorir.nodes.expr import Call, IntImm, PrimExpr, Var
 from tensorir.nodes.index_arithmetic import is_index_arithmetic
 from tensorir.nodes.intrin import Op
@@ -273,7 +273,7 @@ def _load(c: ExpressionCompiler, node: e.BufferLoad) -> Eval:
                     values.extend([zero] * width)
                 else:
                     memory, position = place
-                    values.extend(read(memory.cells, position + k, dtype) for k in range(width))
+                    values.extend(_lanes_at(memory, position, dtype, width))
             return tuple(values)
 
         return load_vector
@@ -284,10 +284,14 @@ def _load(c: ExpressionCompiler, node: e.BufferLoad) -> Eval:
             return zero if width == 1 else (zero,) * width
         memory, position = locate(env, [part(env) for part in parts])
         if width == 1:
-            return read(memory.cells, position, dtype)
-        return tuple(read(memory.cells, position + k, dtype) for k in range(width))
+            return read(memory, position, dtype)
+        return tuple(_lanes_at(memory, position, dtype, width))
 
     return load
+
+
+def _lanes_at(memory: Memory, cell: int, dtype: DataType, width: int) -> Iterator[Any]:
+    return (read(memory, cell + k * memory.step, dtype) for k in range(width))
 
 
 def store(c: ExpressionCompiler, node: Any) -> Callable[[Env], None]:
@@ -305,7 +309,7 @@ def store(c: ExpressionCompiler, node: Any) -> Callable[[Env], None]:
                 if place is not None:
                     memory, position = place
                     for k in range(width):
-                        write(memory.cells, position + k, values[lane * width + k], dtype)
+                        write(memory, position + k * memory.step, values[lane * width + k], dtype)
 
         return store_vector
     locate, parts = c.locate(node.buffer, node), [c.expr(i) for i in node.indices]
@@ -316,10 +320,10 @@ def store(c: ExpressionCompiler, node: Any) -> Callable[[Env], None]:
         stored = value(env)
         memory, position = locate(env, [part(env) for part in parts])
         if width == 1:
-            write(memory.cells, position, stored, dtype)
+            write(memory, position, stored, dtype)
             return
         for k, lane in enumerate(stored):
-            write(memory.cells, position + k, lane, dtype)
+            write(memory, position + k * memory.step, lane, dtype)
 
     return run
 
@@ -422,7 +426,7 @@ def _address_of(c: ExpressionCompiler, node: Call) -> Eval:
 
     def address(env: Env) -> Memory:
         memory, position = locate(env, [part(env) for part in parts])
-        return Memory(memory.cells, position)
+        return memory.at(position)
 
     return address
 

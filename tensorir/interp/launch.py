@@ -31,8 +31,9 @@ from tensorir.interp.warp import (
     is_instruction,
     value_to_exchange,
 )
+from tensorir.memory.storage_scopes import is_fragment
 from tensorir.nodes import stmt as s
-from tensorir.nodes.expr import Call, PointerType, Var
+from tensorir.nodes.expr import Call, Var
 from tensorir.nodes.intrin import Op
 from tensorir.rewriting.visit import statements
 
@@ -243,12 +244,11 @@ def _allocate(c: FunctionCompiler, node: s.Allocate) -> Steps:
     extents: list[Callable[[Env], int]] = [c.expr(n) for n in node.extents]
     body = _steps(c, node.body)
 
-    kind = node.buffer_var.type_annotation
-    is_fragment = isinstance(kind, PointerType) and kind.is_fragment
+    is_of_warp = is_fragment(node.buffer_var)
 
     def run(env: Env) -> Iterator[s.Stmt]:
         memory = unwritten(math.prod(n(env) for n in extents), node.dtype)
-        if is_fragment:
+        if is_of_warp:
             memory = env[_FRAGMENTS].setdefault(node.buffer_var, memory)
         env[node.buffer_var] = memory
         yield from body(env)

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from numpy.typing import NDArray
-
 from tensorir.interp.arguments import Env
-from tensorir.interp.memory import InterpreterError, Memory, in_one_line
+from tensorir.interp.memory import InterpreterError, Memory, in_one_line, is_written
+from tensorir.memory.storage_scopes import memory_of
 from tensorir.nodes import stmt as s
 from tensorir.nodes.buffer import Buffer
 from tensorir.nodes.expr import Var
@@ -58,7 +57,7 @@ class _Copied:
     """An element that an asynchronous copy stores."""
 
     buffer: Buffer
-    cells: NDArray[Any]
+    memory: Memory
     cell: int
     statement: s.Stmt
     value: Any = None
@@ -106,8 +105,8 @@ class Ledger:
                 body(env)
                 self._copied = None
                 for copied in group:
-                    copied.value = copied.cells.item(copied.cell)
-                    copied.cells[copied.cell] = None
+                    copied.value = copied.memory.cells.item(copied.cell)
+                    copied.memory.cells[copied.cell] = None
                 self._groups.setdefault(self.thread, []).append(group)
 
             return commit
@@ -126,8 +125,8 @@ class Ledger:
         while len(groups) > most:
             for copied in groups.pop(0):
                 self.statement = copied.statement
-                self._enter(copied.buffer, copied.cell, True, True)
-                copied.cells[copied.cell] = copied.value
+                self._enter(copied.buffer, (copied.memory, copied.cell), True, True)
+                copied.memory.cells[copied.cell] = copied.value
 
     def running(self, node: s.Stmt, run: Run) -> Run:
         """Return a closure that runs a statement, which errors then show."""
@@ -142,19 +141,19 @@ class Ledger:
         """Return a closure that finds an element, and enters the access."""
         if buffer.data not in self._stored:
             return locate
-        memory = buffer.scope().split(".")[0]
+        memory = memory_of(buffer.data)
         is_store = isinstance(node, s.BufferStore)
 
         def found(env: Env, indices: Sequence[int]) -> tuple[Memory, int]:
             place = locate(env, indices)
-            if memory not in ("local", "wmma", "warp"):
-                self._enter(buffer, place[1], is_store, memory == "shared")
+            if memory != "local":
+                self._enter(buffer, place, is_store, memory == "shared")
             if is_store and memory == "shared" and self._copied is not None:
                 self._copied += (
-                    _Copied(buffer, place[0].cells, place[1] + k, self.statement)
+                    _Copied(buffer, place[0], place[1] + k * place[0].step, self.statement)
                     for k in range(buffer.dtype.lanes)
                 )
-            if not is_store and place[0].cells.item(place[1]) is None:
+            if not is_store and not is_written(*place):
                 raise InterpreterError(
                     f"element {place[1]} of {memory} buffer {buffer.name} is read before it is "
                     f"written, in `{in_one_line(self.statement)}`"
@@ -163,7 +162,14 @@ class Ledger:
 
         return found
 
-    def _enter(self, buffer: Buffer, cell: int, is_store: bool, is_shared: bool) -> None:
+    def _enter(
+        self, buffer: Buffer, place: tuple[Memory, int], is_store: bool, is_shared: bool
+    ) -> None:
+        memory, first = place
+        for cell in range(first, first + memory.step):
+            self._enter_cell(buffer, cell, is_store, is_shared)
+
+    def _enter_cell(self, buffer: Buffer, cell: int, is_store: bool, is_shared: bool) -> None:
         who, key = _Who(self.block, self.thread, self.statement), (buffer.data, cell)
         other = self._since_barrier.setdefault(key, _Element()).conflict(who, is_store, 1)
         if other is not None:

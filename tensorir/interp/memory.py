@@ -33,25 +33,55 @@ def _is_heading(line: str) -> bool:
 
 
 class Memory:
-    """The target of a pointer: its element `k` is `cells[origin + k]`."""
+    """The target of a pointer: its element `k` begins at `cells[origin + k * step]`."""
 
-    __slots__ = ("cells", "origin")
+    __slots__ = ("cells", "is_mixed", "kind", "origin", "step", "unit")
 
     def __init__(self, cells: NDArray[Any], origin: int = 0) -> None:
         self.cells = cells
         """One-dimensional."""
         self.origin = origin
+        self.kind: np.dtype[Any] = cells.dtype
+        """The type of elements."""
+        self.step = 1
+        """The cells of an element: the first one has its value, the others have `_REST`."""
+        self.unit = 0
+        """The bytes of a cell of `unwritten` memory; 0 for memory whose cells have a type."""
+        self.is_mixed = False
+        """True for unwritten memory that is accessed as elements of several sizes."""
 
     def after(self, count: int) -> Memory:
         """Return the pointer advanced by `count` elements."""
-        return Memory(self.cells, self.origin + count)
+        return self.at(self.origin + count * self.step)
+
+    def at(self, cell: int) -> Memory:
+        """Return the pointer to a cell."""
+        pointer = Memory(self.cells, cell)
+        pointer.kind, pointer.step, pointer.unit = self.kind, self.step, self.unit
+        pointer.is_mixed = self.unit > 0  # perhaps later, by another pointer
+        return pointer
 
     def of(self, kind: np.dtype[Any]) -> Memory:
-        """Return the pointer to the same bytes as elements of another type."""
-        if self.cells.dtype == kind or self.cells.dtype == object:
+        """Return the pointer to the same bytes as elements of another type.
+
+        Raises InterpreterError for elements that are smaller than the cells of unwritten memory.
+        """
+        if self.kind == kind:
             return self
-        start = self.origin * self.cells.itemsize
-        return Memory(self.cells.view(kind), start // kind.itemsize)
+        if not self.unit:
+            start = self.origin * self.cells.itemsize
+            return Memory(self.cells.view(kind), start // kind.itemsize)
+        if kind.itemsize == self.kind.itemsize:
+            return self
+        if kind.itemsize % self.unit:
+            raise InterpreterError(
+                f"memory of elements of {self.unit} bytes is accessed as {kind}, whose elements "
+                f"have {kind.itemsize}"
+            )
+        self.is_mixed = True
+        pointer = self.at(self.origin)
+        pointer.kind, pointer.step = kind, kind.itemsize // self.unit
+        return pointer
 
 
 class Layout(NamedTuple):
@@ -91,20 +121,48 @@ def fresh(count: int, dtype: DataType) -> Memory:
 
 def unwritten(count: int, dtype: DataType) -> Memory:
     """Return memory for `count` elements that must be written before they are read."""
-    return Memory(np.full(max(0, count) * dtype.lanes, None, object))
+    memory = Memory(np.full(max(0, count) * dtype.lanes, None, object))
+    memory.kind = dtype.element.to_numpy()
+    memory.unit = memory.kind.itemsize
+    return memory
 
 
-def read(cells: NDArray[Any], position: int, dtype: DataType) -> Any:
-    """Return the element of type `dtype` at a position.
+_REST: Final = object()
+"""The content of the cells of an element after the first one."""
+
+
+def is_written(memory: Memory, cell: int) -> bool:
+    """Say whether a whole element begins at a cell, which no later store has overwritten."""
+    cells, end = memory.cells, cell + memory.step
+    value = cells.item(cell)
+    if not memory.is_mixed:
+        return value is not None
+    return (
+        value is not None
+        and value is not _REST
+        and all(cells.item(k) is _REST for k in range(cell + 1, end))
+        and not (end < len(cells) and cells.item(end) is _REST)
+    )
+
+
+def read(memory: Memory, cell: int, dtype: DataType) -> Any:
+    """Return the element of type `dtype` that begins at a cell.
 
     Raises InterpreterError if it is `unwritten`.
     """
-    value = cells.item(position)
-    if value is None:
+    value = memory.cells.item(cell)
+    if value is None or (memory.is_mixed and not is_written(memory, cell)):
         raise InterpreterError("an element is read before it is written")
     return from_bits(value, BFLOAT16) if dtype is BFLOAT16 else value
 
 
-def write(cells: NDArray[Any], position: int, value: Any, dtype: DataType) -> None:
-    """Store an element of type `dtype` at a position."""
-    cells[position] = to_bits(value, BFLOAT16) if dtype is BFLOAT16 else value
+def write(memory: Memory, cell: int, value: Any, dtype: DataType) -> None:
+    """Store an element of type `dtype` that begins at a cell."""
+    cells = memory.cells
+    cells[cell] = to_bits(value, BFLOAT16) if dtype is BFLOAT16 else value
+    if memory.is_mixed:
+        end = cell + memory.step
+        cells[cell + 1 : end] = _REST
+        while end < len(cells) and cells.item(end) is _REST:  # of an element that is overwritten
+            cells[end] = None
+            end += 1

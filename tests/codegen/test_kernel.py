@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import os
 import shutil
-import signal
 import subprocess
 import sys
 from concurrent.futures import Future
@@ -18,7 +17,7 @@ from graph_modules import module_of
 import codegen
 from codegen import compile_units, kept_files, kernel
 from codegen.compile import llvm_source
-from codegen.compile_units import LLVMProcess, compiled
+from codegen.compile_units import compiled
 from codegen.errors import CodegenError, LinkError
 from codegen.kept_files import KeptFiles
 from codegen.kernel import Kernel, Unit, _Objects
@@ -414,26 +413,6 @@ def test_a_worker_that_llvm_ends_is_done_without(monkeypatch: pytest.MonkeyPatch
     given = kernels(6, 5000)
     _, objects = compiled(given, len(given))
     assert [made["code"] for made in objects] == [one.code.made() for one in given]
-
-
-def test_what_llvm_rejects_in_a_process_is_an_error_here() -> None:
-    process = LLVMProcess()
-    try:
-        with pytest.raises(CodegenError, match="LLVM rejects the generated code"):
-            process.object_code(Unit("this is no LLVM IR", TARGET))
-        good = kernels(1, 3000)[0].code
-        assert process.object_code(good) == good.made()
-    finally:
-        process.close()
-
-
-def test_a_process_that_was_killed_is_done_without() -> None:
-    process = LLVMProcess()
-    os.kill(process._process.pid, signal.SIGKILL)
-    try:
-        assert process.object_code(kernels(1, 4000)[0].code) is None
-    finally:
-        process.close()
 
 
 # ---------------------------- Constants are folded by compiled functions once `codegen` is imported

@@ -54,6 +54,14 @@ def test_the_limits_of_a_gpu(
             "opencl -mcpu=x",
             r"unknown option -mcpu of target kind opencl; its options are -keys, -max_thr",
         ),
+        (
+            "cuda -arch=sm_86 -max_shared_memory_per_block=101377",
+            r"block=101377 of a cuda target is more than a block of sm_86 may .* most is 101376",
+        ),
+        (
+            "cuda -arch=sm_61 -max_shared_memory_per_block=65536",
+            "sm_61 may have; the most is 49152",
+        ),
         ("cuda -max_threads_per_block=0", r"must be an integer from 1 to 65536, got '0'"),
     ],
 )

@@ -6,8 +6,9 @@ from typing import Final
 
 from codegen.errors import LoweringError
 from codegen.lower.check_supported import name_of
-from codegen.lower.thread_axes import AXES, VIRTUAL, axis_of, kind_of, memory_of, thread_loops
+from codegen.lower.thread_axes import AXES, VIRTUAL, axis_of, kind_of, thread_loops
 from tensorir.function import PrimFunc
+from tensorir.memory.storage_scopes import memory_of
 from tensorir.nodes import stmt as s
 from tensorir.nodes.expr import IterVar, PrimExpr, Var
 from tensorir.nodes.ops import const

@@ -8,19 +8,13 @@ from codegen.errors import LoweringError
 from codegen.lower.check_supported import name_of
 from codegen.lower.gpu.tile_definitions import is_defined_by
 from codegen.lower.rewriters import analyzer_for, controls
-from codegen.lower.thread_axes import (
-    LANES,
-    axis_of,
-    is_fragment,
-    memory_of,
-    scope_of,
-    tensor_core_of,
-)
+from codegen.lower.thread_axes import LANES, axis_of, tensor_core_of
 from codegen.target import Target, as_target
 from codegen.target.gpu import WARP, GpuLimits
-from codegen.target.tensor_cores import SIDE, roles, tile_alignment
+from codegen.target.tensor_cores import ROW_BYTES, SIDE, roles, tile_alignment
 from tensorir.arith import Analyzer
 from tensorir.function import PrimFunc
+from tensorir.memory.storage_scopes import is_fragment, memory_of, scope_of
 from tensorir.nodes import stmt as s
 from tensorir.nodes.expr import BufferLoad, Call, IntImm, PrimExpr, StringImm, Var
 from tensorir.nodes.ops import is_const_int
@@ -157,14 +151,17 @@ class _Check:
             )
 
     def _check_memory(self, first: BufferLoad, row: PrimExpr, name: str) -> None:
-        buffer, nbytes = first.buffer, tile_alignment(name)
+        buffer, start = first.buffer, tile_alignment(name)
         memory = memory_of(buffer.data)
         if name.startswith("mma.load") and memory != "shared":
             raise LoweringError(
                 f"{self._name} loads a tile of {buffer.name} by {name} from {memory} memory, but "
                 f"ldmatrix reads shared memory only; copy the tile there by sch.cache_read"
             )
-        for what, value in (("begins at element", first.indices[0]), ("has rows of", row)):
+        for what, value, nbytes in (
+            ("begins at element", first.indices[0], start),
+            ("has rows of", row, min(start, ROW_BYTES)),
+        ):
             if not self._is_multiple(value, max(1, nbytes // buffer.dtype.nbytes)):
                 raise LoweringError(
                     f"a tile of {buffer.name} in {self._name} {what} {value}, which is no multiple "

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 
 from codegen.errors import LoweringError
 from codegen.lower.rewriters import StatementRewriter
-from codegen.lower.thread_axes import AXES, THREAD, axis_of, kind_of, memory_of
+from codegen.lower.thread_axes import AXES, THREAD, axis_of, kind_of
+from tensorir.memory.storage_scopes import memory_of
 from tensorir.nodes import stmt as s
 from tensorir.nodes.buffer import Buffer
 from tensorir.nodes.expr import EQ, BufferLoad, IntImm, PointerType, PrimExpr, PrimType, Var

@@ -18,8 +18,9 @@ from codegen.lower.element_sets import (
 )
 from codegen.lower.gpu.inject_virtual_threads import differing
 from codegen.lower.rewriters import condition_of
-from codegen.lower.thread_axes import THREAD, VIRTUAL, kind_of, memory_of
+from codegen.lower.thread_axes import THREAD, VIRTUAL, kind_of
 from tensorir.function import PrimFunc
+from tensorir.memory.storage_scopes import memory_of
 from tensorir.nodes import stmt as s
 from tensorir.nodes.expr import IntImm, PrimExpr, Var
 from tensorir.nodes.node import Node

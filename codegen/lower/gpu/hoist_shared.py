@@ -5,8 +5,9 @@ from __future__ import annotations
 from codegen.errors import LoweringError
 from codegen.lower.gpu.share_bytes import share_bytes
 from codegen.lower.rewriters import StatementRewriter
-from codegen.lower.thread_axes import THREAD, kind_of, memory_of
+from codegen.lower.thread_axes import THREAD, kind_of
 from tensorir.function import PrimFunc
+from tensorir.memory.storage_scopes import memory_of
 from tensorir.nodes import stmt as s
 from tensorir.nodes.expr import IntImm, Var
 

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Final
 
-from codegen.lower.thread_axes import AXES, BLOCK, THREAD, axis_of, kind_of, memory_of, thread_loops
+from codegen.lower.thread_axes import AXES, BLOCK, THREAD, axis_of, kind_of, thread_loops
+from tensorir.memory.storage_scopes import memory_of
 from tensorir.nodes import stmt as s
 from tensorir.nodes.expr import BufferLoad, IntImm, PrimExpr, Var
 from tensorir.rewriting.visit import walk

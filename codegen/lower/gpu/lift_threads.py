@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+import itertools
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -16,16 +18,17 @@ from codegen.lower.thread_axes import (
     THREAD,
     axis_of,
     is_barrier,
+    is_shared_by,
     kind_of,
-    memory_of,
     tensor_core_of,
     thread_loops,
 )
 from codegen.signature import is_dim
 from tensorir.comparison.equal import expr_deep_equal
 from tensorir.function import PrimFunc
+from tensorir.memory.storage_scopes import memory_of
 from tensorir.nodes import stmt as s
-from tensorir.nodes.expr import EQ, LT, IntImm, IterVar, PrimExpr, Var
+from tensorir.nodes.expr import EQ, LT, BufferLoad, IntImm, IterVar, PrimExpr, Var
 from tensorir.nodes.node import Node
 from tensorir.nodes.ops import add, all_of, compare, const
 from tensorir.rewriting.visit import Substitution, collect_vars, statements, uses_var, walk
@@ -49,7 +52,8 @@ def lift_threads(func: PrimFunc) -> PrimFunc:
     memory that the threads of the axis share, under a condition; so does a store that is the same
     for all threads of an axis. The result has its meaning when the threads run in lock step
     (`place_barriers`). Raises LoweringError naming the loops for extents of blocks that differ,
-    extents of threads that are not constant, and statements that no thread runs.
+    extents of threads that are not constant, statements that no thread runs, an element to which
+    iterations store different values, and global memory that one block stores while others load it.
     """
     return func.with_body(_Host(func)(func.body))
 
@@ -158,6 +162,8 @@ class _Kernel(Substitution):
         self._around: list[PrimExpr] = []
         """The expressions that decide whether, how often, and on which views a statement runs."""
         self._inside: dict[Node, frozenset[str]] = {}
+        self._of_one_block: list[tuple[s.Stmt, str]] = []
+        """Statements outside of the loops over an axis of blocks, which one block runs."""
 
     def _note(self, loop: s.For) -> None:
         tag = axis_of(loop)
@@ -184,6 +190,7 @@ class _Kernel(Substitution):
         """Return the loops of the axes around the body."""
         self._check_grid()
         body: s.Stmt = self(self._node)
+        self._check_blocks_meet_nowhere()
         for tag, var in reversed(self._axes.items()):
             loop = self._loops[tag]
             binding = IterVar(None, Var(tag, var.dtype), IterVar.THREAD_INDEX, tag)
@@ -230,6 +237,8 @@ class _Kernel(Substitution):
         once = _axes_to_run_once(node, missing) if missing else None
         if once is None:
             return super().__call__(node)
+        blocks = [tag for tag in once if tag.startswith(BLOCK) and not self._is_one(tag)]
+        self._of_one_block += [(node, tag) for tag in blocks[:1]]
         outer, self._bound = self._bound, self._bound | dict.fromkeys(missing)
         new = super().__call__(node)
         self._bound = outer
@@ -250,7 +259,52 @@ class _Kernel(Substitution):
         new: s.BufferStore = self.generic(node)
         if memory_of(node.buffer.data) == "local":
             return new
+        self._check_one_value(node)
         return self._once(self._same_for([*node.indices, node.value]), new)
+
+    def _check_one_value(self, node: s.BufferStore) -> None:
+        """Raise LoweringError if iterations store different values to one element."""
+        place = [*node.indices, *self._around]
+        if any(isinstance(part, BufferLoad) for index in place for part in walk(index)):
+            return
+        for tag, var in self._bound.items():
+            if var is None or not is_shared_by(self._loops[tag], memory_of(node.buffer.data)):
+                continue
+            is_same = not uses_var(node.value, var) or any(uses_var(part, var) for part in place)
+            if not is_same and _is_wide(self._loops[tag].extent):
+                raise LoweringError(
+                    f"loop {var.name} of {self._function} is bound to {tag}, and each of its "
+                    f"iterations stores another value to the same element of {node.buffer.name}: "
+                    f"`{str(node).strip().splitlines()[-1]}`; nothing decides which one stays, so "
+                    f"use {var.name} in the index, or leave the loop serial"
+                )
+
+    def _check_blocks_meet_nowhere(self) -> None:
+        """Raise LoweringError if blocks load what one of them stores at an unknown time."""
+        if not self._of_one_block:
+            return
+        own = dict(self._of_one_block)
+        for node in statements(self._node):
+            parts = node.seq if isinstance(node, s.SeqStmt) else ()
+            for part, other in itertools.permutations(parts, 2):
+                for writer in (x for x in statements(part) if x in own):
+                    self._check_not_loaded(writer, other, own)
+
+    def _check_not_loaded(self, writer: s.Stmt, other: s.Stmt, own: Mapping[s.Stmt, str]) -> None:
+        loads = _loads_of(other)
+        for node in statements(other):
+            if own.get(node) == own[writer]:
+                loads -= _loads_of(node)
+        stores = (node for node in statements(writer) if isinstance(node, s.BufferStore))
+        for buffer in (store.buffer for store in stores):
+            if memory_of(buffer.data) == "global" and loads[buffer.data]:
+                tag = own[writer]
+                raise LoweringError(
+                    f"{_first_name(writer)} of {self._function} stores to {buffer.name} outside of "
+                    f"the loop bound to {tag}, and all blocks of the same kernel load that; blocks "
+                    f"do not wait for one another, so make it a kernel of its own, or put it "
+                    f"inside of loop {self._loops[tag].loop_var.name} (sch.compute_at)"
+                )
 
     def rewrite_AttrStmt(self, node: s.AttrStmt) -> s.Stmt:  # noqa: N802
         """Return an attribute; all threads of a warp run an instruction of tensor cores."""
@@ -279,9 +333,13 @@ class _Kernel(Substitution):
         conditions = [
             compare(EQ, self._axes[tag], const(0, self._axes[tag].dtype))
             for tag in sorted(tags)
-            if not _is_one(self._loops[tag].extent)
+            if not self._is_one(tag)
         ]
         return s.IfThenElse(all_of(conditions), node) if conditions else node
+
+    def _is_one(self, tag: str) -> bool:
+        extent = self._loops[tag].extent
+        return isinstance(extent, IntImm) and extent.value == 1
 
     def rewrite_For(self, node: s.For) -> s.Stmt:  # noqa: N802
         tag = axis_of(node)
@@ -324,8 +382,13 @@ def _restore(table: dict[str, Any], key: str, value: object) -> None:
         table[key] = value
 
 
-def _is_one(extent: PrimExpr) -> bool:
-    return isinstance(extent, IntImm) and extent.value == 1
+def _is_wide(extent: PrimExpr) -> bool:
+    return isinstance(extent, IntImm) and extent.value > 1
+
+
+def _loads_of(node: s.Stmt) -> Counter[Var]:
+    """Return the number of loads in a statement through each pointer."""
+    return Counter(part.buffer.data for part in walk(node) if isinstance(part, BufferLoad))
 
 
 def _axes_to_run_once(node: s.Stmt, axes: Collection[str]) -> list[str] | None:

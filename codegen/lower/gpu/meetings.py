@@ -23,10 +23,11 @@ from codegen.lower.element_sets import (
     values,
 )
 from codegen.lower.rewriters import analyzer_for, controls
-from codegen.lower.thread_axes import LANES, axis_of, is_barrier, memory_of, tensor_core_of
+from codegen.lower.thread_axes import LANES, axis_of, is_barrier, tensor_core_of
 from tensorir.arith import Analyzer
 from tensorir.arith.terms import variables_of
 from tensorir.function import PrimFunc
+from tensorir.memory.storage_scopes import memory_of
 from tensorir.nodes import stmt as s
 from tensorir.nodes.buffer import Buffer, Range
 from tensorir.nodes.expr import BufferLoad, IntImm, PrimExpr, Var
@@ -213,7 +214,7 @@ class Meetings:
 
     def _may_meet(self, a: Access, b: Access) -> bool:
         if a.buffer is not b.buffer:
-            return True
+            return _may_overlap(a.buffer, b.buffer)
         try:
             # Most accesses that meet do so in the first iterations.
             return any(_one_element(*self._elements(a, b, most)) for most in (2, None))
@@ -286,6 +287,25 @@ def _stores_of(node: s.Stmt) -> list[BufferLoad | s.BufferStore]:
     if isinstance(node, s.Evaluate) and has_effects(node.value):
         return [part for part in walk(node.value) if isinstance(part, BufferLoad)]
     return []
+
+
+def _may_overlap(a: Buffer, b: Buffer) -> bool:
+    """Return False for buffers behind one pointer that surely have no byte in common."""
+    if not (a.has_constant_layout and b.has_constant_layout):
+        return True
+    first, second = sorted([_bytes_of(a), _bytes_of(b)])
+    return first[1] > second[0]
+
+
+def _bytes_of(buffer: Buffer) -> tuple[int, int]:
+    """Return the first byte of a buffer of constant layout, and the one after its last byte."""
+    numbers = [n.value for n in buffer.layout if isinstance(n, IntImm)]
+    shape, strides = numbers[: len(buffer.shape)], numbers[len(buffer.shape) : -1]
+    count = math.prod(shape)
+    if strides:
+        count = 1 + sum((n - 1) * step for n, step in zip(shape, strides, strict=True))
+    start = numbers[-1]
+    return start * buffer.dtype.nbytes, (start + count) * buffer.dtype.nbytes
 
 
 def surely_runs(node: s.For | s.While) -> bool:

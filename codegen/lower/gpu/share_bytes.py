@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import Final, Generic, TypeVar
 
 from codegen.lower.hoist_allocations import constant_bytes
 from codegen.lower.rewriters import controls
-from codegen.lower.thread_axes import kind_of, memory_of
+from codegen.lower.thread_axes import TILE_ALIGNMENT, kind_of
+from tensorir.memory.storage_scopes import memory_of
 from tensorir.nodes import stmt as s
 from tensorir.nodes.buffer import Buffer
 from tensorir.nodes.dtype import DataType
 from tensorir.nodes.expr import BufferLoad, IntImm, Var
+from tensorir.nodes.ops import add, const
 from tensorir.rewriting.visit import children, rewrite, walk
+from tensorir.transform.pack_intervals import pack
 
 _ALWAYS: Final = 1 << 62
 _LEAST_BYTES: Final = 1024
@@ -22,40 +24,48 @@ _LEAST_BYTES: Final = 1024
 
 
 def share_bytes(kernel: s.Stmt) -> s.Stmt:
-    """Let allocations that live one after the other have the same pointer.
+    """Let allocations that live one after the other have the same bytes.
 
     Before: alloc S[512]; S = A; B = S; alloc R[256]; R = B; C = R         (both shared)
     After:  alloc S[512]; S = A; B = S; alloc S[512]; S_1 = B; C = S_1     (a barrier comes later)
 
-    They have one dtype, and 1024 bytes or more. An allocation lives from its first access
-    to its last one, and as long as a loop around the access that runs again with the same contents.
-    Threads may run both cases of a branch at the same time, and other iterations of a loop whose
-    bounds are not constant, so what lives in either lives during all of it. `hoist_shared` makes
-    one allocation of those with one pointer.
+    They have 1024 bytes or more each; a large one has the bytes of several others. One allocation
+    replaces all that have common bytes, with elements of the smallest dtype among them, and each
+    buffer begins at an offset. An allocation lives from its first access to its last one, and as
+    long as a loop around the access that runs again with the same contents. Threads may run both
+    cases of a branch at the same time, and other iterations of a loop whose bounds are not
+    constant, so what lives in either lives during all of it. `hoist_shared` makes one allocation of
+    those with one pointer.
     """
     lifetimes = _Lifetimes()
     lifetimes.visit(kernel)
-    chosen = {
-        lifetime.node.buffer_var: pool for pool in pools_of(lifetimes.found()) for lifetime in pool
-    }
-    if all(len(pool) == 1 for pool in chosen.values()):
+    arenas: dict[Var, s.Allocate] = {}
+    starts: dict[Var, int] = {}
+    for part in parts_of(lifetimes.found()):
+        if len(part.starts) > 1:
+            smallest = min((x.node for x in part.starts), key=lambda node: node.dtype.nbytes)
+            count = -(-part.nbytes // smallest.dtype.nbytes)
+            arena = smallest.with_(extents=(IntImm(smallest.extents[0].dtype, count),))
+            for lifetime, start in part.starts.items():
+                arenas[lifetime.node.buffer_var] = arena
+                starts[lifetime.node.buffer_var] = start
+    if not arenas:
         return kernel
     made: dict[Buffer, Buffer] = {}
 
     def moved(buffer: Buffer) -> Buffer:
-        pool = chosen.get(buffer.data)
-        if pool is None or pool[0].node.buffer_var is buffer.data:
+        arena = arenas.get(buffer.data)
+        if arena is None:
             return buffer
         if buffer not in made:
-            made[buffer] = buffer.with_(data=pool[0].node.buffer_var)
+            start = const(starts[buffer.data] // buffer.dtype.nbytes, buffer.elem_offset.dtype)
+            offset = add(buffer.elem_offset, start)
+            made[buffer] = buffer.with_(data=arena.buffer_var, elem_offset=offset)
         return made[buffer]
 
     def allocated(node: s.Allocate) -> s.Stmt | None:
-        pool = chosen.get(node.buffer_var)
-        if pool is None:
-            return None
-        extent = IntImm(node.extents[0].dtype, count_of(pool))
-        return node.with_(buffer_var=pool[0].node.buffer_var, extents=(extent,))
+        arena = arenas.get(node.buffer_var)
+        return None if arena is None else arena.with_(body=node.body)
 
     return rewrite(kernel, {s.Allocate: allocated}, buffer=moved)
 
@@ -65,8 +75,7 @@ class Lifetime:
     """The time in which the contents of an allocation are needed."""
 
     dtype: DataType
-    count: int
-    """The number of elements."""
+    nbytes: int
     first: int
     """The position of the first statement that accesses it."""
     last: int
@@ -76,25 +85,38 @@ class Lifetime:
 L = TypeVar("L", bound=Lifetime)
 
 
-def pools_of(lifetimes: Iterable[L]) -> list[list[L]]:
-    """Return the allocations that have the same bytes, in their order, for each part of memory."""
-    pools: list[list[L]] = []
-    for new in sorted(lifetimes, key=lambda x: x.first):
-        free = [x for x in pools if x[-1].last < new.first and _may_share(x[0], new)]
-        if free:
-            min(free, key=lambda pool: abs(count_of(pool) - new.count)).append(new)
+@dataclass(slots=True)
+class Part(Generic[L]):
+    """A part of shared memory."""
+
+    starts: dict[L, int]
+    """The allocations that have bytes in it, and where they begin."""
+    nbytes: int
+
+
+def parts_of(lifetimes: Iterable[L]) -> list[Part[L]]:
+    """Return the parts of shared memory; allocations of one part have common bytes."""
+    parts: list[Part[L]] = []
+    large: list[L] = []
+    for x in lifetimes:
+        if x.nbytes < _LEAST_BYTES or TILE_ALIGNMENT % x.dtype.nbytes:
+            parts.append(Part({x: 0}, x.nbytes))
         else:
-            pools.append([new])
-    return pools
-
-
-def _may_share(a: Lifetime, b: Lifetime) -> bool:
-    return a.dtype == b.dtype and all(x.count * x.dtype.nbytes >= _LEAST_BYTES for x in (a, b))
-
-
-def count_of(pool: Sequence[Lifetime]) -> int:
-    """Return the number of elements of memory that several allocations share."""
-    return max(x.count for x in pool)
+            large.append(x)
+    sizes = {x: x.nbytes for x in large}
+    spans = {x: [(x.first, x.last)] for x in large}
+    offsets = pack(sizes, spans, TILE_ALIGNMENT).offsets
+    begin = end = 0
+    for x in sorted(large, key=lambda x: (offsets[x], x.first)):
+        start = offsets[x]
+        if start < end:
+            parts[-1].starts[x] = start - begin
+        else:
+            begin = start
+            parts.append(Part({x: 0}, 0))
+        end = max(end, start + x.nbytes)
+        parts[-1].nbytes = end - begin
+    return parts
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -142,16 +164,13 @@ class _Lifetimes:
     def found(self) -> list[_OfNode]:
         """Return the allocations of constant size with their lifetimes."""
         return [
-            _OfNode(x.dtype, _count(x), *self._spans[x.buffer_var], x) for x in self._allocations
+            _OfNode(x.dtype, constant_bytes(x) or 0, *self._spans[x.buffer_var], x)
+            for x in self._allocations
         ]
 
     def _extend(self, pointer: Var, first: int, last: int) -> None:
         known = self._spans.get(pointer, (first, last))
         self._spans[pointer] = min(first, known[0]), max(last, known[1])
-
-
-def _count(node: s.Allocate) -> int:
-    return math.prod(n.value for n in node.extents if isinstance(n, IntImm))
 
 
 def _runs_alike(node: s.Stmt) -> bool:

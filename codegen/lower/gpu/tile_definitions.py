@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from codegen.lower.thread_axes import is_fragment, scope_of, tensor_core_of
+from codegen.lower.thread_axes import tensor_core_of
 from tensorir.arith import Analyzer
 from tensorir.comparison.equal import expr_deep_equal, structural_equal
+from tensorir.memory.storage_scopes import is_fragment, scope_of
 from tensorir.nodes import stmt as s
 from tensorir.nodes.buffer import Buffer, Range
 from tensorir.nodes.expr import BufferLoad, PrimExpr, Var

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 from codegen.lower.rewriters import StatementRewriter
-from codegen.lower.thread_axes import is_fragment, memory_of, tensor_core_of
+from codegen.lower.thread_axes import tensor_core_of
 from codegen.target.gpu import WARP
 from tensorir.function import PrimFunc
+from tensorir.memory.storage_scopes import is_fragment, memory_of
 from tensorir.nodes import stmt as s
 from tensorir.nodes.buffer import Buffer
 from tensorir.nodes.expr import BufferLoad, IntImm

@@ -15,7 +15,8 @@ from codegen.lower.gpu.combination import (
     store_each,
 )
 from codegen.lower.gpu.launch_place import LaunchPlace
-from codegen.lower.thread_axes import AXES, axis_of, memory_of
+from codegen.lower.thread_axes import AXES, axis_of
+from tensorir.memory.storage_scopes import memory_of
 from tensorir.nodes import stmt as s
 from tensorir.nodes.buffer import Buffer
 from tensorir.nodes.expr import EQ, Call, PrimExpr, Var

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import re
+import signal
 
 import numpy as np
 import pytest
 from devices.ladder import OPENCL, device_program
 
 import codegen
-from codegen.devices.compile import _compiler, compile_lowered
+from codegen.devices import llvm_worker
+from codegen.devices.compile import compile_lowered
+from codegen.devices.llvm_worker import form_of
 from codegen.devices.module import GpuModule
 from codegen.errors import CodegenError, LinkError
 from codegen.kernel import Unit
@@ -120,10 +124,22 @@ def test_what_ends_llvm_is_an_error():
 }"""
     for _ in range(2):
         with pytest.raises(
-            CodegenError, match="cannot compile the kernel for opencl and ended its"
+            CodegenError, match="compile the kernel for opencl and ended its process: LLVM ERROR"
         ):
-            _compiler.form(Unit(vectors, OPENCL), "made")
+            form_of(Unit(vectors, OPENCL), "made")
     built(ADD, "opencl")
+
+
+def test_what_llvm_rejects_is_an_error():
+    with pytest.raises(CodegenError, match="LLVM rejects the generated code"):
+        form_of(Unit("this is no LLVM IR", OPENCL), "made")
+
+
+def test_a_worker_that_was_killed_is_replaced():
+    form_of(Unit("define void @f() { ret void }", OPENCL), "assembly")
+    (pid,) = llvm_worker._pool(os.getpid()).pids
+    os.kill(pid, signal.SIGKILL)
+    assert "OpFunctionEnd" in form_of(Unit("define void @g() { ret void }", OPENCL), "assembly")
 
 
 @pytest.mark.parametrize(

@@ -327,3 +327,20 @@ def main(A: T.Buffer((4, 256)), B: T.Buffer((4, 256)), C: T.Buffer((4, 256))):
     resources = check_kernels(func, [a], [a[:, ::-1], a[:, ::-1] * 2], is_lowered=False)
     if resources is not None:
         assert resources.shared_bytes == 1024
+
+
+def test_shared_memory_of_a_kernel_without_blocks():
+    func = device_program("""
+def main(A: T.Buffer((8,), "int32"), B: T.Buffer((8,), "int32")):
+    S = T.alloc_buffer((8,), "int32", scope="shared")
+    for t in T.thread_binding(8, thread="threadIdx.x"):
+        with T.block("S"):
+            v = T.axis.spatial(8, t)
+            S[v] = A[v]
+    for t in T.thread_binding(8, thread="threadIdx.x"):
+        with T.block("B"):
+            v = T.axis.spatial(8, t)
+            B[v] = S[7 - v]
+""")
+    a = np.arange(8, dtype="int32")
+    check_kernels(func, [a], [a[::-1].copy()], is_lowered=False)

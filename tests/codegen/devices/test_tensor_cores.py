@@ -124,7 +124,7 @@ def test_a_warp_that_is_divided_is_found() -> None:
         ("llvm", {}, "a CPU does not"),
         ("cuda", {"lanes": 64}, "threads of a warp, but the loop bound to threadIdx.x has 64"),
         ("cuda", {"skip": "store"}, "single elements of C_wmma.accumulator"),
-        ("cuda", {"padding": 8}, "a tile of A_shared in .* no multiple of 32 bytes"),
+        ("cuda", {"padding": 4}, "A_shared in .* has rows of 36, which is no multiple of 16 bytes"),
         ("cuda", {"load_trans": "_trans"}, "B_shared_wmma.matrix_b as b.col and as b.row"),
     ],
 )  # fmt: skip

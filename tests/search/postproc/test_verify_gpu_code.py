@@ -11,13 +11,14 @@ import search as ms
 from codegen import Target
 from codegen.lower import LoweringError
 from codegen.lower.hoist_allocations import constant_bytes
-from codegen.lower.thread_axes import memory_of, padded_bytes
+from codegen.lower.thread_axes import padded_bytes
 from schedule import Schedule
 from search.feature_extractor.gpu_kernels import kernels_of
 from search.feature_extractor.gpu_shared_memory import shared_bytes
 from search.postproc import VerifyGPUCode
 from tensorir import parse
 from tensorir.function import PrimFunc
+from tensorir.memory.storage_scopes import memory_of
 from tensorir.nodes.stmt import Allocate
 from tensorir.rewriting.visit import statements
 from tests.recorded import recorded
@@ -36,6 +37,21 @@ def main(A: T.Buffer((4, 64)), B: T.Buffer((4, 64))):
             with T.block("B"):
                 vi, vj = T.axis.remap("SS", [i, j])
                 B[vi, vj] = S[vi, vj]
+"""
+LOCAL = """
+@T.prim_func
+def main(A: T.Buffer((64,)), B: T.Buffer((64,))):
+    for i in T.thread_binding(4, thread="blockIdx.x"):
+        for j in T.thread_binding(16, thread="threadIdx.x"):
+            with T.block("B"):
+                v = T.axis.spatial(64, i * 16 + j)
+                L = T.alloc_buffer((262144,), scope="local")
+                for k in range(262144):
+                    with T.block("L"):
+                        vk = T.axis.spatial(262144, k)
+                        L[vk] = A[v]
+                with T.block("last"):
+                    B[v] = L[262143 - v]
 """
 VECTOR = """
 @T.prim_func
@@ -64,6 +80,12 @@ def main(A: T.Buffer((4, 64)), B: T.Buffer((4, 64))):
             COPY,
             "opencl -max_shared_memory_per_block=128",
             "the nest of 'i' has 256 bytes of shared memory; the target allows 128",
+        ),
+        (
+            LOCAL,
+            "cuda",
+            "the nest of 'i' has 1048576 bytes of local memory per thread; the target allows "
+            "524288",
         ),
         (VECTOR, "cuda", "the nest of 'i' has 32 bytes in a vector; the target allows 16"),
         (
@@ -152,7 +174,7 @@ def main(A: T.Buffer((4, 512)), B: T.Buffer((4, 512))):
         (SHARING.replace("Q[vi, 511 - vj]", "Q[vi, 511 - vj] * S[vi, vj]"), 6144),
         (SHARING.replace("Q = T.alloc_buffer((4, 512),", 'Q = T.alloc_buffer((4, 512), "int32",')
             .replace("R[vi, 511 - vj] + 1.0", 'T.Cast("int32", R[vi, 511 - vj])')
-            .replace("= Q[vi, 511 - vj]", '= T.Cast("float32", Q[vi, 511 - vj])'), 6144),
+            .replace("= Q[vi, 511 - vj]", '= T.Cast("float32", Q[vi, 511 - vj])'), 4096),  # of any dtype
     ],
 )  # fmt: skip
 def test_buffers_that_live_one_after_the_other_count_once(text: str, nbytes: int) -> None:

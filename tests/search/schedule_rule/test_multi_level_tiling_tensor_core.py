@@ -13,20 +13,26 @@ import codegen
 import search as ms
 from codegen.devices.compile import compile_for_gpu
 from codegen.devices.ptxas import assemble, ptxas_path
+from codegen.lower.hoist_allocations import constant_bytes
 from schedule.random_state import RandomState
 from search.builder import Builder, BuilderInput, BuilderResult
 from search.errors import TuningError
-from search.feature_extractor.gpu_estimate import estimate
+from search.feature_extractor.gpu_estimate import ROWS_AT_ONCE, estimate, row_conflicts
 from search.feature_extractor.gpu_kernels import kernels_of
+from search.feature_extractor.gpu_shared_memory import shared_bytes
 from search.runner import Runner, RunnerFuture, RunnerInput, RunnerResult
 from search.schedule_rule import MultiLevelTilingTensorCore, ReuseType
-from search.schedule_rule.multi_level_tiling_tensor_core import intrin_group
+from search.schedule_rule.multi_level_tiling_tensor_core import intrin_group, row_stride
 from search.search_strategy.trace_application import TraceApplication
 from search.space_generator.gpu_space import FittingSpace
 from tensorir import te
 from tensorir.function import PrimFunc
 from tensorir.interp import interpret
+from tensorir.memory.storage_scopes import memory_of
+from tensorir.nodes.dtype import DataType
 from tensorir.nodes.ops import const, max_
+from tensorir.nodes.stmt import Allocate
+from tensorir.rewriting.visit import statements
 
 A100 = codegen.Target("cuda -arch=sm_80")
 
@@ -236,3 +242,29 @@ def test_invalid_arguments_are_refused(
         MultiLevelTilingTensorCore(
             groups, structure, ["blockIdx.y", "blockIdx.x"], reuse_read=read, reuse_write=WRITE
         )
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "int8"])
+def test_rows_of_operands_have_no_bank_conflicts(dtype: str) -> None:
+    kind = DataType(dtype)
+    for length in range(16, 272, 16):
+        rows = np.arange(ROWS_AT_ONCE) * row_stride(length, kind) * kind.nbytes
+        assert row_conflicts(rows) == 1
+    assert row_conflicts(np.arange(ROWS_AT_ONCE) * 32) == 2  # the nearest multiples of a fragment
+
+
+def test_results_have_the_bytes_of_operands() -> None:
+    """8 warps multiply tiles of 128 x 128: 38 KiB of operands and results, 32 KiB at a time."""
+    context = task(product(256, 256, 128))
+    (space,) = context.points_of(context.generate_design_space()[:1])
+    tiles = ((2, 1, 4, 1, 2), (2, 1, 2, 1, 4), (4, 1, 2))
+    decisions = (*tiles, *space.sample(RandomState(3))[3:])
+    assert space.admitted(decisions)
+    sch = TraceApplication(context).apply(space.trace_of(decisions))
+    assert sch is not None
+    (kernel,) = kernels_of(sch.mod.prim_func("main"))
+    assert shared_bytes(kernel) == 32 << 10
+    lowered = codegen.lower(sch.mod["main"], A100, until="hoist_shared", verify=False)
+    allocations = [x for x in statements(lowered.body) if isinstance(x, Allocate)]
+    (arena,) = [x for x in allocations if memory_of(x.buffer_var) == "shared"]
+    assert constant_bytes(arena) == 32 << 10

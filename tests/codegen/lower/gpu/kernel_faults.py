@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeGuard
 
-from codegen.lower.thread_axes import THREAD, is_barrier, kind_of, memory_of
+from codegen.lower.thread_axes import THREAD, is_barrier, kind_of
 from tensorir.function import PrimFunc
+from tensorir.memory.storage_scopes import memory_of
 from tensorir.nodes import stmt as s
 from tensorir.nodes.expr import LT, BufferLoad, Call, IntImm, PrimExpr, Var
 from tensorir.nodes.intrin import Op

@@ -70,6 +70,8 @@ def main(A: T.Buffer((2, 4), "int32"), B: T.Buffer((2, 4), "int32")):
         S = T.allocate([4], "int32", "shared")
         for tx in T.thread_binding(4, thread="threadIdx.x"):
             S_1 = T.Buffer((4,), "int32", data=S)
+            W = T.Buffer((2,), "int64", data=S)
+            H = T.Buffer((8,), "int16", data=S)
             {0}
 """
 WAIT = "T.tvm_storage_sync('shared')"
@@ -103,6 +105,27 @@ WAIT = "T.tvm_storage_sync('shared')"
             ["if tx < 3:", "    S_1[tx] = 1", WAIT, "B[bx, tx] = S_1[3]"],
             "element 3 of shared buffer S_1 is read before it is written, in "
             "`B[bx, tx] = S_1[3]` (in thread (threadIdx.x = 0) of block (blockIdx.x = 0))",
+        ),
+        (
+            ["if tx == 0:", "    W[0] = T.int64(7)", "if tx == 1:", "    S_1[1] = 1"],
+            "threads (threadIdx.x = 0) and (threadIdx.x = 1) of one block access element 1 of S_1 "
+            "without a barrier in between, in `W[0] = T.int64(7)` and `S_1[1] = 1` (in thread "
+            "(threadIdx.x = 1) of block (blockIdx.x = 0))",
+        ),
+        (
+            ["if tx == 0:", "    W[0] = T.int64(7)", "    S_1[1] = 1", "    W[1] = W[0]"],
+            "element 0 of shared buffer W is read before it is written, in `W[1] = W[0]` (in "
+            "thread (threadIdx.x = 0) of block (blockIdx.x = 0))",
+        ),
+        (
+            ["if tx == 0:", "    W[0] = T.int64(7)", "    S_1[0] = S_1[1]"],
+            "element 1 of shared buffer S_1 is read before it is written, in `S_1[0] = S_1[1]` (in "
+            "thread (threadIdx.x = 0) of block (blockIdx.x = 0))",
+        ),
+        (
+            ["H[tx] = T.int16(1)"],
+            "memory of elements of 4 bytes is accessed as int16, whose elements have 2 (in thread "
+            "(threadIdx.x = 0) of block (blockIdx.x = 0))",
         ),
         (
             ["S_1[tx + 1] = 1"],
