@@ -20,9 +20,11 @@ os.environ["TENSORIR_CACHE"] = "0"
 # What tests see does not depend on how fast the machine is that they run on.
 os.environ.setdefault("TENSORIR_HOST", "measured=no")
 if os.environ.pop("PYTHONDONTWRITEBYTECODE", None):
-    # The tests start hundreds of processes, each of which would compile all that it imports.
-    bytecode = Path(__file__).parents[1] / ".pytest_cache" / "bytecode"
-    os.environ["PYTHONPYCACHEPREFIX"] = str(bytecode)
+    # The tests start hundreds of processes, each of which would compile all that it imports; this one
+    # would compile all tests.
+    sys.dont_write_bytecode = False
+    sys.pycache_prefix = str(Path(__file__).parents[1] / ".pytest_cache" / "bytecode")
+    os.environ["PYTHONPYCACHEPREFIX"] = sys.pycache_prefix
 
 # Trees of nodes have no cycles, and looking for some took a tenth of the time of the tests.
 gc.set_threshold(50_000, 20, 50)

@@ -88,7 +88,8 @@ def test_programs(case: TextCase) -> None:
 
 
 def test_recorded_programs_are_lowered() -> None:
-    for entry in recorded("gpu_spaces"):
+    """One of each workload, in a pipeline or not."""
+    for entry in {entry["workload"][:3]: entry for entry in recorded("gpu_spaces")}.values():
         func = parse(entry["after"])
         lowered = codegen.lower(func, entry["target"], verify=False)
         waits = lowered.script().count("T.tvm_storage_sync")
