@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy import stats
 
 from search import autotvm
 from search.compat.autotvm import (
@@ -92,7 +91,7 @@ def test_a_droplet_steps_to_what_is_significantly_faster():
     assert is_lower([1.0, 1.1, 0.9, 1.0], [2.0, 2.1, 1.9, 2.0], 0.05)
     assert not is_lower([1.0, 3.0, 0.5, 2.0], [2.0, 2.1, 1.9, 2.0], 0.05)
     costs, known = [1.0, 1.2, 1.1, 1.3], [1.2, 1.4, 1.25, 1.5]
-    p = stats.ttest_ind(costs, known, equal_var=False).pvalue
+    p = 0.0943  # of scipy.stats.ttest_ind(costs, known, equal_var=False)
     assert is_lower(costs, known, p + 0.01)
     assert not is_lower(costs, known, p - 0.01)
 
