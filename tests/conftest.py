@@ -27,7 +27,7 @@ if os.environ.pop("PYTHONDONTWRITEBYTECODE", None):
     os.environ["PYTHONPYCACHEPREFIX"] = sys.pycache_prefix
 
 # Trees of nodes have no cycles, and looking for some took a tenth of the time of the tests.
-gc.set_threshold(50_000, 20, 50)
+gc.set_threshold(200_000, 20, 50)
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -51,6 +51,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_collection_finish() -> None:
     """Leave what was imported out of all later collections, which many tests ask for."""
+    gc.collect()
+    gc.freeze()
+
+
+def pytest_sessionfinish() -> None:
+    """Make collections at the end cheap: pytest asks for five, to find errors in finalizers."""
     gc.collect()
     gc.freeze()
 

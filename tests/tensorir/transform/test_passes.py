@@ -402,14 +402,14 @@ class Module:
     after = ConvertLayout()(mod)
     rng = np.random.default_rng(0)
     x, w = (rng.standard_normal(s).astype("float32") for s in [(1, 3, 6, 6), (3, 3, 3, 3)])
+    before, converted = (
+        codegen.VirtualMachine(codegen.vm_build(each, "llvm", default_schedules=False))["main"]
+        for each in (mod, after)
+    )
     for c in (True, False):
-        results = []
-        for each in (mod, after):
-            built = codegen.vm_build(each, "llvm", default_schedules=False)
-            out = codegen.VirtualMachine(built, codegen.cpu())["main"](x, w, np.array(c))
-            results.append([value.numpy() for value in out])
-        for a, b in zip(*results, strict=True):
-            np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
+        pairs = zip(before(x, w, np.array(c)), converted(x, w, np.array(c)), strict=True)
+        for a, b in pairs:
+            np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-5, atol=1e-5)
 
 
 def test_a_layout_of_other_dimensions() -> None:
