@@ -7,6 +7,7 @@ CPU time, and the tests start hundreds of them.
 from __future__ import annotations
 
 import atexit
+import gc
 import multiprocessing
 import os
 import runpy
@@ -64,6 +65,7 @@ class Forked:
                 {str(fd): DupFd(fd) for fd in pass_fds},
                 outputs,
                 start_new_session,
+                gc.get_threshold(),
             ),
         )
         self._process.start()
@@ -132,8 +134,12 @@ def _run(
     passed: dict[str, Any],
     outputs: Sequence[Any],
     new_session: bool,
+    thresholds: tuple[int, int, int],
 ) -> None:
     """Run a program in this process, which ends with it."""
+    # What the server imported is neither searched for cycles nor copied for that.
+    gc.freeze()
+    gc.set_threshold(*thresholds)
     # Forks of a fork come from the same server; Python 3.11 would start another one.
     forkserver._forkserver.ensure_running = lambda: None  # type: ignore[method-assign]
     if new_session:
