@@ -127,8 +127,8 @@ def _iterations(node: Node) -> float:
 # Schedules of the kernels of a model, which a higher layer provides.
 #
 # A `Schedules` gets many functions in one call, so that it may schedule several at once. A database
-# is one such source. Another makes schedules without any record; a package registers it by an entry
-# point of the group `tensorir.schedules`, a function without arguments that returns the source.
+# is one such source. A `ScheduleMaker` makes schedules without any record: an entry point of the
+# group `tensorir.schedules` is a function without arguments that returns one.
 
 
 logger = logging.getLogger("tensorir.codegen")
@@ -147,17 +147,29 @@ class Schedules(Protocol):
         """
 
 
+class ScheduleMaker(Protocol):
+    """A source that makes schedules for the functions of a model."""
+
+    def schedules_of(
+        self, functions: Mapping[str, PrimFunc], target: Target, weight_bytes: int = 0
+    ) -> Mapping[str, PrimFunc]:
+        """Return scheduled forms of functions as `Schedules` does.
+
+        The functions are those of a model with so many bytes of weights.
+        """
+
+
 class _NoSchedules:
     """No schedules of any function."""
 
     def schedules_of(
-        self, functions: Mapping[str, PrimFunc], target: Target
+        self, functions: Mapping[str, PrimFunc], target: Target, weight_bytes: int = 0
     ) -> Mapping[str, PrimFunc]:
         return {}
 
 
 @cache
-def default_schedules() -> Schedules:
+def default_schedules() -> ScheduleMaker:
     """Return the source of default schedules for functions without a record.
 
     If no package provides one, this warns once, and functions stay unscheduled.
@@ -170,5 +182,5 @@ def default_schedules() -> Schedules:
             "again"
         )
         return _NoSchedules()
-    made: Schedules = make()
+    made: ScheduleMaker = make()
     return made

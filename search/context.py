@@ -84,9 +84,6 @@ class TuneContext(Task):
         """The traces that are measured first."""
         self.default_traces: tuple[Trace, ...] = ()
         """The traces that are measured after those, not part of what a resumed run compares."""
-        self.weights_are_cold = False
-        """True if candidates are measured with weights (`layout_free_buffers`) that are not in the
-        caches."""
         self.constraint = None if constraint is None else Constraint(constraint)
         self.objective = Objective.of(objective)
         """The function of a trial that is minimised."""

@@ -44,6 +44,8 @@ class Task:
         """The random stream of the task, from which every part forks its seed."""
         self.num_threads = thread_count(num_threads)
         self.logger = _logger if logger is None else logger
+        self.weights_are_cold = False
+        """True if weights (`layout_free_buffers`) are in no cache when the program begins."""
         self.budget = ReplayBudget()
         """The limit of replays for exploring the design spaces; none by default."""
         self.progress = Progress()
@@ -62,6 +64,11 @@ class Task:
         if self.target is None:
             raise TuningError(f'task "{self.task_name}" has no target: pass one to TuneContext')
         return self.target
+
+    @property
+    def has_cold_arguments(self) -> bool:
+        """True if weights leave the caches before a candidate is timed, which only x86 can do."""
+        return self.weights_are_cold and self.known_target.architecture == "x86_64"
 
     def is_finished_by(self, postproc: type[object]) -> bool | None:
         """Return True if a postprocessor of a class finishes each candidate; None if unknown."""

@@ -34,7 +34,7 @@ from tensorir.paths import as_path
 from tensorir.recursion import any_depth
 from tensorir.relax.call_graph import all_callees, callees_first, graph_calls
 from tensorir.relax.expr import GraphVar
-from tensorir.relax.function import Function, graph_functions
+from tensorir.relax.function import Function, constant_bytes, graph_functions
 from tensorir.rewriting.visit import statements
 from tensorir.transform.legalize_ops import has_operators
 from tensorir.verify import verify_well_formed
@@ -112,7 +112,9 @@ def with_schedules(
         functions = scheduled.prim_funcs()
         missing = {n: f for n, f in functions.items() if _needs_default_schedule(f, target)}
         if missing:
-            scheduled = _with(scheduled, default_schedules().schedules_of(missing, target))
+            weight_bytes = constant_bytes(mod)
+            made = default_schedules().schedules_of(missing, target, weight_bytes)
+            scheduled = _with(scheduled, made)
     return mod if scheduled is asked else scheduled
 
 

@@ -55,6 +55,8 @@ class Machine:
     """The cycles between two updates of a sum in memory."""
     fork_cycles: float
     """The cycles of waking the threads of a parallel loop, and waiting for the last one."""
+    weights_are_cold: bool = False
+    """True if weights are in no cache when a kernel begins."""
 
     def is_worth_a_fork(self, cycles: float) -> bool:
         """Return True if all cores together finish work of this many cycles earlier than one."""
@@ -71,7 +73,7 @@ class Machine:
         return (*self.fetch_cycles, *self.page_cycles)
 
     @staticmethod
-    def of(target: Target) -> Machine:
+    def of(target: Target, weights_are_cold: bool = False) -> Machine:
         """Return the CPU of a target.
 
         Times are measured ones if the target is this machine and was measured, else those of the
@@ -97,7 +99,16 @@ class Machine:
             core.page_cycles if speed is None else _page_cycles(speed),
             core.forward_cycles if speed is None else _round_to_halves(speed.forward_cycles),
             _fork_cycles(target, speed),
+            weights_are_cold,
         )
+
+
+def weights_are_cold(nbytes: int, target: Target) -> bool:
+    """Return True if each call of a model reads its weights of so many bytes from memory.
+
+    Other data, and other processes, leave them half of the third cache.
+    """
+    return target.gpu is None and nbytes > target.caches.l3 / 2
 
 
 def _fork_cycles(target: Target, speed: MachineSpeed | None) -> float:

@@ -75,7 +75,7 @@ class NestFeature(EstimatingExtractor):
             if not _tiles_registers(context, candidate):
                 numbers = _without_tiles(numbers)
             groups.setdefault(program, []).append((k, numbers))
-        machine, least = Machine.of(as_target(context.target)), self._least(context)
+        machine, least = _machine(context), self._least(context)
         result = [np.zeros((0, len(self.names)))] * len(candidates)
         numbers_of = {p: np.array([own for _, own in found]).T for p, found in groups.items()}
         for found, rows in zip(
@@ -98,7 +98,7 @@ class NestFeature(EstimatingExtractor):
         if compiled is None:
             compiled = CompiledSpace(space, context.mod, budget=context.budget)
             self._spaces[space] = compiled
-        machine, least = Machine.of(as_target(context.target)), self._least(context)
+        machine, least = _machine(context), self._least(context)
         rows = [np.zeros((0, len(self.names)))]
         owner = [np.zeros(0, np.int64)]
         tiles = _tiles_registers(context)
@@ -138,6 +138,10 @@ class NestFeature(EstimatingExtractor):
         if self._least_of[0] is not context.mod:
             self._least_of = (context.mod, least_cycles(context))
         return self._least_of[1]
+
+
+def _machine(context: Task) -> Machine:
+    return Machine.of(as_target(context.target), context.weights_are_cold)
 
 
 def nest_features(

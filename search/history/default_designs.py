@@ -119,16 +119,21 @@ def default_schedule(
 
 
 def choose(
-    program: IRModule, target: Target, like: Choice | None = None, *, is_same: bool = False
+    program: IRModule,
+    target: Target,
+    like: Choice | None = None,
+    *,
+    is_same: bool = False,
+    cold: bool = False,
 ) -> tuple[Schedule, Choice | None]:
     """Return the `default_schedule` of a program, and the choice; None for an unscheduled one.
 
     With `like`, the choice for a program that differs in integers only, only tile sizes and other
     numbers are compared, which takes a third of the time. If it is the choice for this program
     itself (`is_same`), it is applied unchanged. A `like` that does not apply, or suits this program
-    less, is ignored.
+    less, is ignored. With `cold`, weights are in no cache when the program begins.
     """
-    return _choose(program, target, "post-order-apply", None, like, is_same)
+    return _choose(program, target, "post-order-apply", None, like, is_same, cold)
 
 
 @_without_collection()
@@ -139,14 +144,18 @@ def _choose(
     constraint: ConstraintFunction | None,
     like: Choice | None,
     is_same: bool,
+    cold: bool = False,
 ) -> tuple[Schedule, Choice | None]:
     context = TuneContext(
         mod, target=as_target(target), space_generator=space, rand_state=1, constraint=constraint
     )
+    context.weights_are_cold = cold
     program, chosen = context.program, context.known_target
     func = program.prim_func("main")
     for sizes in reversed(representative_sizes(func)) if open_sizes(func) else ():
-        static, choice = _choose(with_sizes(func, sizes), chosen, space, constraint, like, is_same)
+        static, choice = _choose(
+            with_sizes(func, sizes), chosen, space, constraint, like, is_same, cold
+        )
         try:
             return schedule_for_any_size(program, static, {}), choice
         except ReplayError as error:

@@ -18,7 +18,7 @@ from codegen.worker_pool import WorkerPool
 from schedule import Trace
 from search.database.module_equality import unnamed
 from search.database.target_key import target_key
-from search.feature_extractor.machine import Machine
+from search.feature_extractor.machine import Machine, weights_are_cold
 from search.history.adapted_replay import schedule_of
 from search.history.default_designs import Choice, choose
 from search.history.history import rename_to_original
@@ -60,15 +60,20 @@ class DefaultSchedules:
     """
 
     def __init__(self) -> None:
-        self._known: dict[str, dict[int, tuple[IRModule, PrimFunc | None]]] = {}
-        """For each target programs with their scheduled forms, by structural hash."""
+        self._known: dict[tuple[str, bool], dict[int, tuple[IRModule, PrimFunc | None]]] = {}
+        """For each target, and cold weights or not, programs with their scheduled forms, by
+        structural hash."""
 
     def schedules_of(
-        self, functions: Mapping[str, PrimFunc], target: Target
+        self, functions: Mapping[str, PrimFunc], target: Target, weight_bytes: int = 0
     ) -> dict[str, PrimFunc]:
-        """Return the functions that have default schedules, with them, by name."""
+        """Return the functions that have default schedules, with them, by name.
+
+        They are part of a model with so many bytes of weights.
+        """
         chosen = with_num_cores(target)
-        known = self._known.setdefault(target_key(chosen), {})
+        cold = weights_are_cold(weight_bytes, chosen)
+        known = self._known.setdefault((target_key(chosen), cold), {})
         programs = {name: normalize_mod(func) for name, func in functions.items()}
         plain = {name: unnamed(program) for name, program in programs.items()}
         keys = {name: structural_hash(program) for name, program in plain.items()}
@@ -80,7 +85,7 @@ class DefaultSchedules:
             for name, all_sizes in sized.items()
             for k, sizes in reversed([*enumerate(all_sizes)])
         }
-        made = _make_defaults(static, chosen, _Choices(chosen))
+        made = _make_defaults(static, chosen, _Choices(chosen, cold))
         for name, program in wanted.items():
             parts = [(sizes, made[name, k]) for k, sizes in enumerate(sized[name])]
             known[keys[name]] = plain[name], _combined(program, parts, chosen)
@@ -92,15 +97,17 @@ class DefaultSchedules:
         }
 
 
-def default_schedules_of(programs: Mapping[str, IRModule], target: Target) -> dict[str, Scheduled]:
+def default_schedules_of(
+    programs: Mapping[str, IRModule], target: Target, cold: bool
+) -> dict[str, Scheduled]:
     """Return the programs of one function that have default schedules, with them, by name.
 
     These are the schedules that `codegen.vm_build` gives to functions without a record. The shapes
-    are constant.
+    are constant. With `cold`, weights are in no cache when a program begins.
     """
     chosen = with_num_cores(target)
     wanted = {(name, 0): normalize_mod(program) for name, program in programs.items()}
-    made = _make_defaults(wanted, chosen, _Choices(chosen))
+    made = _make_defaults(wanted, chosen, _Choices(chosen, cold))
     return {name: found for (name, _), found in made.items() if found is not None}
 
 
@@ -141,8 +148,10 @@ def _combined(
 class _Choices:
     """The choices for a target, by the hash of a program or of its structure."""
 
-    def __init__(self, target: Target) -> None:
-        machine = Machine.of(target) if target.gpu is None else target.gpu
+    def __init__(self, target: Target, cold: bool) -> None:
+        self.cold = cold
+        """True if weights are in no cache when a program begins."""
+        machine = Machine.of(target, cold) if target.gpu is None else target.gpu
         self._prefix = f"{sources_stamp()}\n{target_key(target)}\n{machine}\n"
         self._files = kept_files("schedules", _KEPT_BYTES)
         self._known: dict[int, Choice | None] = {}
@@ -212,7 +221,7 @@ def _make_defaults(
     searched = sum(not job.is_same for job in jobs.values())
     others = searched - 1 if searched >= _WORTH_A_PROCESS else 0
     with _progress(len(jobs)) as shown, build_workers(others) as workers:
-        _run_jobs(_Queue(jobs, choices), target, workers, note)
+        _run_jobs(_Queue(jobs, choices), target, choices.cold, workers, note)
     return {name: made[name] for name in programs}
 
 
@@ -286,6 +295,7 @@ class _Queue:
 def _run_jobs(
     jobs: _Queue,
     target: Target,
+    cold: bool,
     workers: WorkerPool | None,
     note: Callable[[_Key, _Job, Scheduled | str], None],
 ) -> None:
@@ -295,12 +305,12 @@ def _run_jobs(
     """
 
     def here(name: _Key, job: _Job) -> None:
-        note(name, job, scheduled_by_default(job.program, target, job.like, job.is_same))
+        note(name, job, scheduled_by_default(job.program, target, job.like, job.is_same, cold))
 
     def there() -> None:
         assert workers is not None
         for name, job in jobs:
-            args = (job.program, target, job.like, job.is_same)
+            args = (job.program, target, job.like, job.is_same, cold)
             try:
                 found = workers.submit((scheduled_by_default, args), _LIMIT).result().value
             except WorkerError as error:
@@ -322,14 +332,18 @@ def _run_jobs(
 
 
 def scheduled_by_default(
-    program: IRModule, target: Target, like: Choice | None = None, is_same: bool = False
+    program: IRModule,
+    target: Target,
+    like: Choice | None = None,
+    is_same: bool = False,
+    cold: bool = False,
 ) -> Scheduled | str:
     """Return the default schedule of a program of one function with its choice.
 
-    If that fails, return the error as a text. For `like` and `is_same` see `choose`.
+    If that fails, return the error as a text. For the other parameters see `choose`.
     """
     try:
-        sch, choice = choose(program, target, like, is_same=is_same)
+        sch, choice = choose(program, target, like, is_same=is_same, cold=cold)
         func = sch.mod.prim_func("main")
         check_lowering(func, target)
         return Scheduled(func, sch.trace, choice)

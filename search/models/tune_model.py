@@ -16,6 +16,7 @@ from codegen.history import is_small
 from search.arg_info import ArgInfo
 from search.database import Database
 from search.errors import ArgumentError, TuningError
+from search.feature_extractor.machine import weights_are_cold
 from search.feature_extractor.nest_feature import least_cycles
 from search.history.default_schedules import Scheduled, default_schedules_of
 from search.history.symbolic_sizes import Sizes
@@ -35,8 +36,8 @@ from search.space_generator.restricted_space import ConstraintFunction
 from search.space_generator.space_generator import SpaceArg
 from search.task import Task
 from tensorir.function import BaseFunc, IRModule, PrimFunc
-from tensorir.memory.layout_rewrite import layout_free_positions
 from tensorir.paths import PathLike
+from tensorir.relax.function import constant_bytes
 
 logger = logging.getLogger("tensorir.search")
 
@@ -137,11 +138,12 @@ def tune_model(
             f"tune: give at least one trial to each, better 20 ({20 * len(tasks)} in all), or "
             "select kernels with op_names (--only of the command line)"
         )
+    cold = weights_are_cold(constant_bytes(mod), tasks[0].target)
     defaults: dict[str, Scheduled] = {}
     if space == _USUAL_SPACE and constraint is None:
         own_spaces = special_space or {}
         programs = {task.task_name: task.mod for task in tasks if task.task_name not in own_spaces}
-        defaults = default_schedules_of(programs, tasks[0].target)
+        defaults = default_schedules_of(programs, tasks[0].target, cold)
         if config.max_seconds is not None and tasks[0].target.gpu is None:
             tasks = _within_time(tasks, defaults, config.max_seconds)
     with contextlib.ExitStack() as stack:
@@ -153,7 +155,6 @@ def tune_model(
         per_iter = per_iter or _batch_size(max_trials_global, len(tasks))
         config = replace(config, database=opened, num_trials_per_iter=per_iter)
         contexts, weights = overrides.contexts(tasks, space, strategy, num_tuning_cores, seed)
-        cold = _weights_are_cold(tasks)
         for context in contexts:
             default = defaults.get(context.task_name)
             context.default_traces = () if default is None else (default.trace,)
@@ -202,22 +203,6 @@ def _within_time(
         )
     kept = [task for task in tasks if task.task_name not in rest]
     return sorted(kept, key=lambda task: -times.get(task.task_name, math.inf))
-
-
-def _weights_are_cold(tasks: Sequence[ExtractedTask]) -> bool:
-    """Return True if the caches of the cores cannot keep the weights from call to call of a model.
-
-    Kernels are timed like that for targets whose caches can be emptied (x86).
-    """
-    target = tasks[0].target
-    if target.gpu is not None or target.architecture != "x86_64":
-        return False
-    nbytes = 0.0
-    for task in tasks:
-        func = task.mod.prim_func("main")
-        arguments = ArgInfo.from_prim_func(func)
-        nbytes += task.weight * sum(arguments[k].nbytes for k in layout_free_positions(func))
-    return nbytes > target.caches.l2 * (target.num_cores or 1)
 
 
 def _check(run: Run, mod: IRModule, target: Target, is_wanted: bool) -> None:

@@ -75,7 +75,7 @@ def confirm_best(
     replayed = list(usable(records, TuningRecord.as_measure_candidate))
     records = [record for record, _ in replayed]
     candidates = [candidate for _, candidate in replayed]
-    facts = ProgramFacts.of(context.program, context.weights_are_cold)
+    facts = ProgramFacts.of(context.program, context.has_cold_arguments)
     programs = [(one.mod, runner_input(context, one, facts)) for one in candidates]
     with built_inputs(builder, context.known_target, programs) as contenders:
         rounds = _rounds(contenders, runner, max_seconds, objective)

@@ -108,7 +108,7 @@ class TaskState:
         ctx = self.ctx
         if ctx.mod is not None:
             self.flop = max(1.0, estimate_tir_flops(ctx.mod))
-            self.facts = ProgramFacts.of(ctx.mod, ctx.weights_are_cold)
+            self.facts = ProgramFacts.of(ctx.mod, ctx.has_cold_arguments)
             for func in ctx.mod.prim_funcs().values():
                 check_values_exist(func, self.facts.values, ctx.input_data)
         ranked = with_schedules(best_records(known, len(known)))

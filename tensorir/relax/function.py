@@ -12,6 +12,7 @@ from tensorir.nodes.node import body, parts, value
 from tensorir.nodes.stmt import normalize_annotations
 from tensorir.relax.expr import Constant, GraphVar, SeqExpr, Tuple
 from tensorir.relax.struct_info import FuncStructInfo, StructInfo
+from tensorir.rewriting.visit import walk
 
 
 class Function(BaseFunc):
@@ -113,6 +114,13 @@ class Function(BaseFunc):
                 f"{len(self.params)} here, got {stated!r}"
             )
         return count
+
+
+def constant_bytes(mod: IRModule) -> int:
+    """Return the bytes of all different constants in the graph functions of a module."""
+    nodes = (node for func in graph_functions(mod).values() for node in walk(func.body))
+    sources = {id(x.source): x.source for x in nodes if isinstance(x, Constant)}
+    return sum(source.nbytes for source in sources.values())
 
 
 def graph_functions(mod: IRModule) -> dict[str, Function]:

@@ -76,6 +76,25 @@ def test_the_tile_is_what_the_postprocessors_make():
     assert row["main.loads"] == pytest.approx(8 / 12)
 
 
+def test_weights_from_memory_are_waited_for_once_for_each_part_that_is_used_again():
+    """Of 64 x 64 numbers: all of it, or one of four parts, before it is used for other rows."""
+    program = parse(matmul(64, 64, 64)).with_attr("layout_free_buffers", [1])
+
+    def cycles(cold: bool, parts: int) -> float:
+        sch = Schedule(IRModule({"main": program}))
+        i, j, k = sch.get_loops(sch.get_block("C"))
+        outer, inner = sch.split(k, [parts, None])
+        sch.reorder(outer, i, j, inner)
+        context = TuneContext(sch.mod, target=AVX2)
+        context.weights_are_cold = cold
+        (rows,) = NestFeature().extract_from(context, [MeasureCandidate(sch, [])])
+        return float(2 ** rows[0, NestFeature.names.index("all_cycles")])
+
+    warm, cold = ([cycles(is_cold, parts) for parts in (1, 4)] for is_cold in (False, True))
+    assert cold[0] > warm[0] + 1000
+    assert cold[1] - warm[1] > cold[0] - warm[0] + 3 * 1000
+
+
 def test_unit_loops_that_are_left_out_change_no_column():
     sch = Schedule(module(MATMUL))
     i, j, k = sch.get_loops(sch.get_block("C"))

@@ -43,11 +43,11 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[Call]:
     made: list[Call] = []
 
     def counted(
-        program: IRModule, target: codegen.Target, like: Choice | None, *, is_same: bool
+        program: IRModule, target: codegen.Target, like: Choice | None, *, is_same: bool, cold: bool
     ) -> tuple[Schedule, Choice | None]:
         (rows, _) = next(iter(program.prim_func("main").buffer_map.values())).shape
         made.append((int(str(rows)), like is not None, is_same))
-        return choose(program, target, like, is_same=is_same)
+        return choose(program, target, like, is_same=is_same, cold=cold)
 
     monkeypatch.setattr(module_here, "choose", counted)
     monkeypatch.setattr(host, "physical_cores", lambda: 1)
