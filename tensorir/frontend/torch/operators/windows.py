@@ -246,13 +246,16 @@ _METHODS: Final = {"nearest": "nearest_neighbor", "linear": "linear", "bicubic":
 def _resize(
     input: Any, result: TensorStructInfo, method: str, align_corners: bool, scales: Any
 ) -> Any:
-    """Return images of the result's size; given scale factors set the sampling positions."""
+    """Return images of the result's size; given scale factors set the sampling positions.
+
+    With aligned corners the sizes set them.
+    """
     axes = list(range(2, result.ndim))
     if method == "nearest":
         where, rounding = "asymmetric", "floor"
     else:
         where, rounding = "align_corners" if align_corners else "half_pixel", "round"
-    factors = [s for s in scales or [] if s is not None]
+    factors = [] if align_corners else [s for s in scales or [] if s is not None]
     return op.image.resize(
         input,
         (result.shape or ())[2:],
