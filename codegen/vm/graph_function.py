@@ -33,11 +33,11 @@ class GraphFunction:
     Arguments are arrays (NumPy's, or anything with `__dlpack__` or `__array_interface__`), tuples
     of them, shapes and numbers, as the parameters say; nested lists of numbers and single ones
     become arrays of the parameter's dtype. An array that is not contiguous, or whose negation torch
-    defers, is copied; it is an error if the function writes to it. The result has new memory: an
-    `NDArray`, a `BFloat16Array` for bfloat16, or nested tuples of them. Several threads may call
-    it, and library functions that it calls may call it again: each call has a separate frame, which
-    later calls reuse. The `state` is common to all calls: calls of a function with state must not
-    overlap.
+    defers, is copied; it is an error if the function writes to it, or if an array that it writes
+    shares memory with another argument. The result has new memory: an `NDArray`, a `BFloat16Array`
+    for bfloat16, or nested tuples of them. Several threads may call it, and library functions that
+    it calls may call it again: each call has a separate frame, which later calls reuse. The `state`
+    is common to all calls: calls of a function with state must not overlap.
 
     A function that runs on a GPU takes arrays of that `device`, too, without copying them, and then
     its results are arrays of the device. Its state is on the device.
