@@ -251,6 +251,17 @@ def test_inputs_and_buffers_are_changed_in_place() -> None:
         assert torch.equal(rows, other.rows)
 
 
+def test_inputs_that_overlap_are_changed() -> None:
+    def function(x: torch.Tensor, y: torch.Tensor) -> Any:
+        x.mul_(2)
+        return x + y
+
+    memory = torch.rand(5, 4)
+    other = memory.clone()
+    agree(compiled(function)(memory[:4], memory[1:]), function(other[:4], other[1:]))
+    torch.testing.assert_close(memory, other)
+
+
 def test_an_input_with_gaps_is_changed() -> None:
     def function(x: torch.Tensor) -> torch.Tensor:
         x.mul_(3)
