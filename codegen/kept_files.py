@@ -102,9 +102,10 @@ class KeptFiles:
             check_private(self._folder)
             with path.open("rb") as file:
                 content = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
-            os.utime(path)
         except (OSError, ValueError):  # ValueError for an empty file
             return None
+        with contextlib.suppress(OSError):  # on a file system that is read-only
+            os.utime(path)
         data = content[_START:]
         return data if content[:_START] == _digest(data) else None
 
@@ -140,8 +141,9 @@ class KeptFiles:
         """Remove the least recently read files, until the rest is well below the limit."""
         found = []
         for path in self._folder.iterdir():
-            file = path.stat()
-            found.append((file.st_mtime, file.st_size, path))
+            with contextlib.suppress(FileNotFoundError):  # another process has removed it
+                file = path.stat()
+                found.append((file.st_mtime, file.st_size, path))
         total = sum(size for _, size, _ in found)
         for _, size, path in sorted(found):
             if total <= self._limit * 3 // 4:

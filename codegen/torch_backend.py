@@ -107,7 +107,8 @@ class _CompiledGraph:
         self._module = module
         self._options = dict(options)
         self._on_module = self._options.pop("on_module", None)
-        self._updates = _moved_updates(module)
+        updates = _moved_updates(module)
+        self._views, self._updates = _without_views(module, updates)
         error = unsupported(operator_names(module))
         if error is not None:
             raise error
@@ -157,7 +158,8 @@ class _CompiledGraph:
                 tensor.copy_(plain)
             elif not value.is_inference():
                 torch.autograd.graph.increment_version(value)
-        return [_result(v, order) for v, order in zip(results, self._result_orders, strict=True)]
+        made = [_result(v, order) for v, order in zip(results, self._result_orders, strict=True)]
+        return made if self._views is None else list(self._views(*args, *made))
 
     def _built(self, args: Sequence[Any]) -> GraphFunction:
         """Build the graph with the current contents of its weights."""
@@ -218,6 +220,66 @@ def _moved_updates(module: torch.fx.GraphModule) -> dict[torch.fx.Node, int]:
     (results,) = output.args
     output.args = ((*results, *contents.values()),)
     return {node: len(results) + k for k, node in enumerate(contents)}
+
+
+def _without_views(
+    module: torch.fx.GraphModule, updates: Mapping[torch.fx.Node, int]
+) -> tuple[torch.fx.GraphModule | None, dict[torch.fx.Node, int]]:
+    """Remove the results of a graph that are inputs, views, or given twice.
+
+    AOTAutograd and its callers rely on the memory of such results: they are views of the same
+    elements, by offset and strides. Returns the graph of these views: its arguments are those of
+    `module` and then the results that `module` has left, its results are the original ones. None if
+    all results have separate memory. Also returns the new positions of the updates.
+    """
+    graph = module.graph
+    (values,) = graph.output_node().args
+    count = len(values) - len(updates)
+    results, contents = values[:count], values[count:]
+    owners: dict[int, torch.fx.Node] = {}
+    for node in graph.nodes:
+        memory = _memory(node)
+        if memory is not None:
+            owners.setdefault(memory, node)
+    given = [node for node in graph.nodes if node.op == "placeholder"]
+    made: dict[torch.fx.Node, None] = {}
+    """The tensors and numbers that the graph still computes."""
+    viewing: dict[torch.fx.Node, None] = {}
+    """The nodes of the views, and of the sizes that these need, in order."""
+
+    def visit(node: torch.fx.Node, is_result: bool) -> None:
+        if node.op == "placeholder" or node in viewing:
+            return
+        memory = _memory(node)
+        if is_result if memory is None else owners[memory] is node:
+            made[node] = None
+            return
+        for source in node.all_input_nodes:
+            visit(source, False)
+        viewing[node] = None
+
+    nodes = [node for node in results if isinstance(node, torch.fx.Node)]
+    for node in nodes:
+        visit(node, True)
+    if list(made) == nodes:
+        return None, dict(updates)
+    views = torch.fx.Graph()
+    copies = {node: views.placeholder(node.name) for node in (*given, *made)}
+    for node in viewing:
+        copies[node] = views.node_copy(node, copies.__getitem__)
+    views.output(torch.fx.node.map_arg(tuple(results), copies.__getitem__))
+    graph.output_node().args = ((*made, *contents),)
+    for node in reversed(viewing):
+        if not node.users:
+            graph.erase_node(node)
+    moved = {node: place - count + len(made) for node, place in updates.items()}
+    return torch.fx.GraphModule(module, views), moved
+
+
+def _memory(node: torch.fx.Node) -> int | None:
+    """Return the identity of the memory of a tensor; None for other values."""
+    value = node.meta.get("val")
+    return value.untyped_storage()._cdata if isinstance(value, torch.Tensor) else None
 
 
 def _order(node: torch.fx.Node) -> _Order:

@@ -18,6 +18,7 @@ import numpy as np
 from codegen.runtime.array_view import ArrayView, is_negated, remedy_for, view_of
 from codegen.runtime.ndarray import address_of, array_over
 from codegen.runtime.ndarray import array as copy_of
+from codegen.runtime.overlap import Span, overlap
 from codegen.signature import Dim, Parameter, Signature, dim_text, evaluate_dim
 from tensorir.errors import IRTypeError, IRValueError
 from tensorir.nodes.dtype import DataType
@@ -53,12 +54,7 @@ class ArgumentChecker:
             and not signature.symbols
         )
         self._buffers = [k for k, p in enumerate(parameters) if p.kind == "buffer"]
-        self._pairs = [
-            (a, b)
-            for a in self._buffers
-            for b in self._buffers
-            if a < b and (parameters[a].written or parameters[b].written)
-        ]
+        self._is_distinct = signature.noalias and any(parameters[k].written for k in self._buffers)
 
     def bind(self, args: Sequence[Any]) -> BoundArguments:
         """Return the checked arguments; raise for the first wrong one."""
@@ -97,7 +93,7 @@ class ArgumentChecker:
                 slots[k] -= (evaluate_dim(offset, values) or 0) * itemsize
         if not self._static:
             self._bind_symbols(slots, values)
-        if signature.noalias and self._pairs:
+        if self._is_distinct:
             self._check_overlap(views)
         result = None
         if signature.result is not None:
@@ -231,15 +227,17 @@ class ArgumentChecker:
                 self._match(parameter, f"stride {axis}", dim, stride // itemsize, values, shape)
 
     def _check_overlap(self, views: list[ArrayView | None]) -> None:
-        ranges = {k: views[k].extent_bytes() for k in self._buffers}  # type: ignore[union-attr]
-        for a, b in self._pairs:
-            if ranges[a][0] < ranges[b][1] and ranges[b][0] < ranges[a][1]:
-                first, second = self.signature.parameters[a], self.signature.parameters[b]
-                raise IRValueError(
-                    f"{self.signature.name}: arguments {first.name!r} and {second.name!r} share "
-                    "memory, but the function is marked tir.noalias and writes to one of them; "
-                    "pass a copy"
-                )
+        spans = [
+            Span(*view.extent_bytes(), parameter.written, parameter.name)
+            for parameter, view in zip(self.signature.parameters, views, strict=True)
+            if view is not None
+        ]
+        found = overlap(spans)
+        if found is not None:
+            raise IRValueError(
+                f"{self.signature.name}: {found} share memory, but the function is marked "
+                "tir.noalias and writes to one of them; pass a copy"
+            )
 
     # ------------------------------------------------------------------------------------ scalars
 

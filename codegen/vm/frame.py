@@ -127,9 +127,9 @@ class Frame:
         """Return True if a library function kept an array over memory of the frame, or a view."""
         return [*map(sys.getrefcount, self.lent)] != self._references
 
-    def shape_of(self, array: p.Fresh, sizes: dict[str, int]) -> tuple[int, ...]:
+    def shape_of(self, array: p.Fresh | p.TensorPattern, sizes: dict[str, int]) -> tuple[int, ...]:
         """Return the shape of an array."""
-        return self._numbers(array.shape, sizes)
+        return self._numbers(array.shape or (), sizes)
 
     def place(self, array: p.Fresh, sizes: dict[str, int], allocate: Allocator) -> NDArray:
         """Allocate an array and put it into its slot and register.

@@ -13,6 +13,7 @@ import numpy as np
 from codegen.runtime.array_view import is_negated, view_of
 from codegen.runtime.bfloat16_array import BFloat16Array
 from codegen.runtime.ndarray import NDArray, address_of, aligned_array
+from codegen.runtime.overlap import Span, overlap
 from codegen.runtime.timed_loop import Batch, flush_views, time_calls
 from codegen.vm import program as p
 from codegen.vm.constants import Constants
@@ -32,11 +33,11 @@ class GraphFunction:
     Arguments are arrays (NumPy's, or anything with `__dlpack__` or `__array_interface__`), tuples
     of them, shapes and numbers, as the parameters say; nested lists of numbers and single ones
     become arrays of the parameter's dtype. An array that is not contiguous, or whose negation torch
-    defers, is copied; it is an error if the function writes to it. The result has new memory: an
-    `NDArray`, a `BFloat16Array` for bfloat16, or nested tuples of them. Several threads may call
-    it, and library functions that it calls may call it again: each call has a separate frame, which
-    later calls reuse. The `state` is common to all calls: calls of a function with state must not
-    overlap.
+    defers, is copied; it is an error if the function writes to it, or if an array that it writes
+    shares memory with another argument. The result has new memory: an `NDArray`, a `BFloat16Array`
+    for bfloat16, or nested tuples of them. Several threads may call it, and library functions that
+    it calls may call it again: each call has a separate frame, which later calls reuse. The `state`
+    is common to all calls: calls of a function with state must not overlap.
 
     A function that runs on a GPU takes arrays of that `device`, too, without copying them, and then
     its results are arrays of the device. Its state is on the device.
@@ -74,6 +75,7 @@ class GraphFunction:
             for part in p.parts_of(program.result)
         ]
         """The memory of each part of the result, None for a part without separate memory."""
+        self._beside_written = _beside_written(program)
         self.link = link
         self.state: dict[str, NDArray | DeviceArray] = {}
         """The arrays of parameters that are kept from call to call, by name. They may be read,
@@ -134,7 +136,24 @@ class GraphFunction:
 
     def _frame_of_call(self, args: Sequence[Any]) -> Frame:
         """Return a frame for a call of the user, with the state."""
-        return self.entered((*args, *self.state.values()) if self.state else args, None)
+        frame = self.entered((*args, *self.state.values()) if self.state else args, None)
+        if self._beside_written:
+            self._check_overlap(frame)
+        return frame
+
+    def _check_overlap(self, frame: Frame) -> None:
+        """Raise IRValueError if an array that is written shares memory with another argument."""
+        spans = []
+        for array, itemsize in self._beside_written:
+            start = frame.slots[array.slot]
+            end = start + math.prod(frame.shape_of(array, frame.sizes)) * itemsize
+            spans.append(Span(start, end, array.written, array.name))
+        found = overlap(spans)
+        if found is not None:
+            raise IRValueError(
+                f"{self.name}: {found} share memory, and the function writes to one of them; "
+                "pass a copy"
+            )
 
     def positional(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
         """Return all arguments in the order of the parameters.
@@ -420,6 +439,16 @@ def _quick_checks(program: p.Program, used: set[int]) -> list[_Quick] | None:
         dtype = DataType(pattern.dtype).to_numpy()
         checks.append((pattern.shape, dtype, pattern.slot, register))  # type: ignore[arg-type]
     return checks
+
+
+def _beside_written(program: p.Program) -> list[tuple[p.TensorPattern, int]]:
+    """Return the array parameters with the bytes of an element; none if no array is written."""
+    arrays = [
+        (x, DataType(x.dtype).nbytes)
+        for x in p.leaves(program.parameters)
+        if isinstance(x, p.TensorPattern) and x.slot != p.NONE and x.dtype is not None
+    ]
+    return arrays if any(x.written for x, _ in arrays) else []
 
 
 def _any_on_device(args: Sequence[Any]) -> bool:

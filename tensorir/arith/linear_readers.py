@@ -58,9 +58,19 @@ def _read_shift_or_call(reader: Linearizer, expr: e.Call) -> Linear:
 
 
 def _read_let(reader: Linearizer, expr: e.Let) -> Linear:
-    if any(isinstance(part, (e.BufferLoad, e.Call)) for part in walk(expr.value)):
+    if any(map(_is_worth_a_variable, walk(expr.value))):
         return reader.opaque(expr)
     return reader(substitute(expr.body, {expr.var: expr.value}))
+
+
+def _is_worth_a_variable(part: Any) -> bool:
+    """Return True for a load, a call, and a product of variables.
+
+    Squares of squares would have a term of exponential size.
+    """
+    if isinstance(part, e.Mul):
+        return not isinstance(part.a, IntImm) and not isinstance(part.b, IntImm)
+    return isinstance(part, (e.BufferLoad, e.Call))
 
 
 def _read_int(read: Callable[[Linearizer, Any], Linear]) -> Callable[[Linearizer, Any], Linear]:

@@ -81,10 +81,6 @@ def log_of_sum(a: PrimExpr, b: PrimExpr) -> PrimExpr:
     return select(te.isfinite(small), large + te.log1p(te.exp(small - large)), equal)
 
 
-_BITS: Final = 8
-"""The number of exponent bits that matter: larger exponents wrap around for every base."""
-
-
 def _integer_power(base: PrimExpr, exponent: PrimExpr) -> PrimExpr:
     """Return `base ** exponent` modulo 2**bits; for a negative exponent, rounded toward zero.
 
@@ -95,11 +91,11 @@ def _integer_power(base: PrimExpr, exponent: PrimExpr) -> PrimExpr:
     one = const(1, dtype)
     if isinstance(exponent, IntImm):
         return _constant_power(base, exponent.value) if exponent.value >= 0 else _inverse(base)
-    steps = min(_BITS, dtype.bits)
+    steps = dtype.bits - 1 if dtype.is_int else dtype.bits
     squares = [Var(f"square_{k}", dtype) for k in range(steps)]
     factors = [
         select(te.bitwise_and(exponent, const(1 << k, dtype)) != 0, square, one)
-        for k, square in enumerate(squares[: dtype.bits - 1])
+        for k, square in enumerate(squares)
     ]
     result = factors[0]
     for factor in factors[1:]:

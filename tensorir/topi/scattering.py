@@ -28,14 +28,14 @@ from tensorir.topi.joining import parts_of_slices
 
 _COMBINED: Final[dict[str, Callable[[PrimExpr, PrimExpr], PrimExpr]]] = {
     "update": lambda _, new: new,
-    "add": te.add,
+    "add": lambda old, new: old | new if old.dtype.is_bool else old + new,
     "mul": te.multiply,
     "max": largest.combine,
     "min": smallest.combine,
 }
 
 Reduction = Literal["update", "add", "mul", "max", "min"]
-"""The new value of an element: the update, or a combination with it."""
+"""The new value of an element: the update, or a combination with it; bools are added by `or`."""
 
 
 def _scatter(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import shutil
 import subprocess
@@ -336,6 +337,26 @@ def test_the_folder_stays_small_and_what_was_used_last_stays(tmp_path: Path) -> 
     assert sum(file.stat().st_size for file in tmp_path.iterdir()) <= 11_250
     assert kept.get(b"0") == kept.get(b"39") == bytes(1000)
     assert kept.get(b"5") is None
+
+
+def test_a_file_that_another_process_has_removed_is_no_problem(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "removed").symlink_to(tmp_path / "nowhere")
+    KeptFiles(tmp_path, 1 << 20).put(b"key", b"data")
+    assert not caplog.records
+
+
+def test_files_on_a_read_only_file_system_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(path: Path) -> None:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    kept = KeptFiles(tmp_path, 1 << 20)
+    kept.put(b"key", b"data")
+    monkeypatch.setattr(os, "utime", refused)
+    assert kept.get(b"key") == b"data"
 
 
 def test_a_folder_that_others_may_write_to_is_not_used(tmp_path: Path) -> None:

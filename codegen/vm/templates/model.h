@@ -7,7 +7,8 @@
  * after an error. In other outputs, data is memory of the caller that does not overlap with inputs,
  * for the elements of the shape that the function ${name}_..._shapes writes: it needs dtype, ndim
  * and shape of the inputs only. An extent of -1 becomes known in the call, and such an output must
- * have data == NULL. The function writes dtype, ndim and shape of every output.
+ * have data == NULL. The function writes dtype, ndim and shape of every output. An input that it
+ * writes does not overlap with another one.
  *
  * Memory. With workspace == NULL a call allocates its memory and frees it. A tensorir_workspace that
  * is {0} at first keeps it for the next call of the same function; ${name}_free_workspace frees it.

@@ -49,6 +49,7 @@ _BRANCH: Final = "cond"
 _LOOP: Final = "while_loop"
 _WITH_GRAPHS: Final = {*_INLINED, _BRANCH, _LOOP}
 _STRIDED: Final = torch.ops.aten.as_strided.default
+_OF_MEMORY: Final = (_STRIDED, torch.ops.aten.as_strided_scatter.default)
 _OFFSET: Final = "aten.sym_storage_offset.default"
 _SIZES: Final = {"aten.sym_size.int", "aten.sym_numel.default", _OFFSET}
 _SYMBOLIC: Final = (torch.SymInt, torch.SymFloat, torch.SymBool)
@@ -280,7 +281,7 @@ class GraphImport:
             if isinstance(example, _SYMBOLIC) and name not in TABLE and not is_field:
                 is_float = isinstance(example, torch.SymFloat)
                 return self._sizes.as_float(example) if is_float else self._sizes(example)
-            if node.target is _STRIDED and not _is_whole(node.args[0].meta["val"]):
+            if node.target in _OF_MEMORY and not _is_whole(node.args[0].meta["val"]):
                 raise IRTypeError(f"{node.args[0].name} is a view; call clone() before as_strided")
             args, kwargs = self._argument(node.args), self._argument(node.kwargs)
             if is_field:

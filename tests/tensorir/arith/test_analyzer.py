@@ -5,6 +5,7 @@ from __future__ import annotations
 import doctest
 import operator
 import random
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -171,6 +172,14 @@ def test_calls_with_effects_are_never_equal():
     for expr in (one - other, min_(one, other), e.Select(p, one, other), e.EQ(one, other)):
         assert str(Analyzer().simplify(expr)).count("rand") == 2
     assert not Analyzer().can_prove_equal(one, other)
+
+
+def test_squares_of_squares_keep_their_variables():
+    squares = [Var(f"square_{k}", "int32") for k in range(40)]
+    power = squares[-1]
+    for before, square in reversed([*pairwise(squares)]):
+        power = e.Let(square, before * before, power)
+    assert str(simplify(power)) == str(power)
 
 
 def test_a_difference_of_loads_of_floats_stays_for_it_may_be_nan():

@@ -115,6 +115,12 @@ def test_sizes_are_symbolic(builds: list[Any]) -> None:
     assert len(builds) == 2
 
 
+def test_numbers_change() -> None:
+    fast, x = compiled(lambda x, factor: x * factor), torch.rand(3)
+    for factor in (0.5, 0.25, 2.0):
+        agree(fast(x, factor), x * factor)
+
+
 def test_a_graph_breaks_where_torch_breaks_it(builds: list[Any]) -> None:
     def function(x: torch.Tensor) -> torch.Tensor:
         y = torch.relu(x) + 1
@@ -181,6 +187,38 @@ def test_results_are_inputs_or_views_of_them_as_in_torch() -> None:
     assert not bool((more == 8).any())
 
 
+def test_views_of_inputs_have_their_offsets_and_strides() -> None:
+    def function(x: torch.Tensor) -> Any:
+        return x[x.shape[0] // 2 :], x.expand(2, *x.shape), x.sum(0)
+
+    fast = compiled(function, dynamic=True)
+    for x in (torch.rand(5, 3), torch.rand(8, 6)[::2, ::2]):
+        half, twice, total = fast(x)
+        agree((half, twice, total), function(x))
+        x.fill_(7)
+        assert bool((half == 7).all())
+        assert bool((twice == 7).all())
+        assert not bool((total == 7).any())
+
+
+def test_views_of_a_result_are_views_of_it() -> None:
+    def function(x: torch.Tensor) -> Any:
+        y = x + 1
+        return y[1:].T, y, y.view(-1), y
+
+    x = torch.rand(3, 4)
+    results = compiled(function)(x)
+    agree(results, function(x))
+    results[1].fill_(7)
+    for view in results:
+        assert bool((view == 7).all())
+
+
+def test_a_graph_of_views_only() -> None:
+    x = torch.rand(3, 4)
+    agree(compiled(lambda x: x.T)(x), x.T)
+
+
 def test_a_result_is_not_overwritten_by_the_next_call() -> None:
     fast = compiled(lambda x: (x * 2, x.sum()))
     first, total = fast(torch.ones(64, 64))
@@ -211,6 +249,17 @@ def test_inputs_and_buffers_are_changed_in_place() -> None:
         torch.testing.assert_close(x, y)
         assert net.rows is rows
         assert torch.equal(rows, other.rows)
+
+
+def test_inputs_that_overlap_are_changed() -> None:
+    def function(x: torch.Tensor, y: torch.Tensor) -> Any:
+        x.mul_(2)
+        return x + y
+
+    memory = torch.rand(5, 4)
+    other = memory.clone()
+    agree(compiled(function)(memory[:4], memory[1:]), function(other[:4], other[1:]))
+    torch.testing.assert_close(memory, other)
 
 
 def test_an_input_with_gaps_is_changed() -> None:

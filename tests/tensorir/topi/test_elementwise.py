@@ -80,12 +80,18 @@ def test_arithmetic() -> None:
 
 
 def test_powers_of_integers_wrap() -> None:
-    bases = np.array([3, -2, 0, 1, -1, -1, 10, 7, 2, 5], "int64")
-    exponents = np.array([40, 63, 0, -5, -3, 200, 3, -1, 64, 27], "int64")
-    expected = [(int(b) ** int(e) if e >= 0 else int(b) ** (-int(e)) if abs(b) == 1 else 0)
+    bases = np.array([3, -2, 0, 1, -1, -1, 10, 7, 2, 5, 0, 2, 3, 3], "int64")
+    exponents = np.array([40, 63, 0, -5, -3, 200, 3, -1, 64, 27, 256, 256, 256, 2**40 + 1], "int64")
+    expected = [pow(int(b), int(e), 2**64) if e >= 0 else int(b) ** (-int(e)) if abs(b) == 1 else 0
                 for b, e in zip(bases, exponents, strict=True)]  # fmt: skip
     wrapped = np.array([(v + 2**63) % 2**64 - 2**63 for v in expected], "int64")
-    check([Case("power", lambda x, y: x**y, lambda x, y: wrapped, bases, exponents)])
+    small = np.array([0, 2, 3, 255], "uint8")
+    check(
+        [
+            Case("power", lambda x, y: x**y, lambda x, y: wrapped, bases, exponents),
+            Case("of bytes", lambda x, y: x**y, np.power, small, np.full(4, 128, "uint8")),
+        ]
+    )
 
 
 def test_comparison_and_logic() -> None:

@@ -11,7 +11,7 @@ from graph_modules import module_of
 import codegen
 import tensorir
 from codegen.vm.build import as_kernels
-from tensorir import IRModule, WellFormedError, transform, verify_well_formed
+from tensorir import IRModule, IRValueError, WellFormedError, transform, verify_well_formed
 from tensorir.interp.graphs import interpret_graph
 
 SHAPE = (64, 128)
@@ -121,6 +121,18 @@ def test_updates_and_state_are_verified(text: str, message: str) -> None:
     """
     with pytest.raises((WellFormedError, tensorir.DiagnosticError), match=message):
         verify_well_formed(module_of(module))
+
+
+def test_an_array_that_is_written_is_no_other_argument() -> None:
+    mod = model("new_a = R.add(R.flip(b, 0), a)\nr = R.sum(new_a)", "a")
+    main: Any = codegen.VirtualMachine(codegen.vm_build(mod, "llvm -opt-level=1"))["main"]
+    memory = np.zeros((2 * SHAPE[0], SHAPE[1]), "float32")
+    first, second = np.split(memory, 2)
+    main(first, second)
+    for other in (first, memory[1 : 1 + SHAPE[0]]):
+        with pytest.raises(IRValueError, match=r"'a' and 'b' share memory.* writes to one"):
+            main(first, other)
+    np.testing.assert_array_equal(memory, 0)
 
 
 def test_lifted_weights_come_before_the_state() -> None:

@@ -19,7 +19,7 @@ from tensorir.frontend.torch.dtypes import (
     is_float,
     tensor_info,
 )
-from tensorir.frontend.torch.table import aten, aten_rows
+from tensorir.frontend.torch.table import aten, aten_rows, converter
 from tensorir.relax import op
 from tensorir.relax.expr import GraphExpr
 from tensorir.relax.struct_info import TensorStructInfo
@@ -190,6 +190,12 @@ def view_dtype(self: Any, dtype: str) -> Any:
     raise IRTypeError("a view as another dtype is not supported")
 
 
+@converter("prims.convert_element_type.default")
+def convert_element_type(a: Any, dtype: str) -> Any:
+    """Elements in another dtype."""
+    return as_tensor(a, dtype)
+
+
 _OF_FLOATS: Final = (
     op.acos, op.acosh, op.asin, op.asinh, op.atan, op.atanh, op.cos, op.cosh, op.erf, op.erfc,
     op.exp, op.expm1, op.lgamma, op.log, op.log2, op.log10, op.log1p, op.rsqrt, op.sigmoid, op.sin,
@@ -256,7 +262,7 @@ aten_rows(
             mask, as_tensor(value, dtype_of(self)), self
         ),
         "abs.default": lambda self: op.abs(self),
-        "square.default": lambda self: op.square(self),
+        "square.default": lambda self, result: op.square(*in_dtype_of(result, self)),
         "ceil.default": _rounding(op.ceil),
         "floor.default": _rounding(op.floor),
         "round.default": _rounding(op.round),

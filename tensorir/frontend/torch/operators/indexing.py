@@ -29,6 +29,7 @@ from tensorir.nodes.ops import max_value, min_value
 from tensorir.relax import op
 from tensorir.relax.expr import GraphExpr
 from tensorir.relax.struct_info import PrimStructInfo, TensorStructInfo
+from tensorir.topi.broadcast import broadcast_shape
 
 
 @aten("gather.default")
@@ -114,10 +115,7 @@ def nonzero(self: Any, result: TensorStructInfo, matched: Match) -> Any:
 @aten("masked_select.default")
 def masked_select(self: Any, mask: Any, result: TensorStructInfo, matched: Match) -> Any:
     """The elements where a mask is true."""
-    ndim = max(tensor_info(self).ndim, tensor_info(mask).ndim)
-    shape = (tensor_info(self).shape if tensor_info(self).ndim == ndim else None) or (
-        tensor_info(mask).shape or ()
-    )
+    shape = broadcast_shape(*(tensor_info(x).shape or () for x in (self, mask)))
     stretched = op.broadcast_to(self, shape)
     return index(stretched, [op.broadcast_to(mask, shape)], result, matched)
 

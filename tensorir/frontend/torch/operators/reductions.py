@@ -49,8 +49,8 @@ def _in_own_dtype(operator: Operator) -> Operator:
 
 
 def _of_bools(operator: Operator) -> Operator:
-    return lambda self, dim=None, keepdim=False: _reduced(
-        operator, as_tensor(self, "bool"), dim, keepdim
+    return lambda self, result, dim=None, keepdim=False: as_tensor(
+        _reduced(operator, as_tensor(self, "bool"), dim, keepdim), str(result.dtype)
     )
 
 
@@ -126,7 +126,7 @@ def nanmedian(self: Any, dim: int | None = None, keepdim: bool = False) -> Any:
 
 
 def _cumulative(operator: Operator) -> Operator:
-    def convert(self: Any, dim: int, result: TensorStructInfo) -> Any:
+    def convert(self: Any, dim: int, result: TensorStructInfo, **_: Any) -> Any:
         (x,) = in_dtype_of(result, self)
         return operator(x, axis_of(dim, self)) if result.ndim else x
 
@@ -143,15 +143,15 @@ def _count(self: GraphExpr, axes: list[int]) -> PrimExpr | int:
 def _variance(self: Any, dim: Any, correction: Any, keepdim: bool) -> tuple[Any, Any]:
     """Return the variance and the mean along axes.
 
-    The sum of squared differences is divided by the number of elements minus `correction`.
+    The sum of squared differences is divided by the number of elements minus `correction`, or by 0
+    if that is negative.
     """
     axes = axes_of(dim, self)
     value: GraphExpr = op.variance(self, axes, keepdims=keepdim)
-    less = int(1 if correction is None else correction)
+    less = 1 if correction is None else correction
     if less:
-        dtype = dtype_of(self)
-        count = as_tensor(_count(self, axes), dtype)
-        value = value * (count / (count - as_tensor(less, dtype)))
+        count, given, zero = (as_tensor(n, "float64") for n in (_count(self, axes), less, 0))
+        value = value * as_tensor(count / op.maximum(count - given, zero), dtype_of(self))
     return value, op.mean(self, axes, keepdims=keepdim)
 
 
@@ -203,7 +203,7 @@ aten_rows(
         "argmin.default": _index_reduction(op.argmin),
         "max.dim": _with_index(op.max, op.argmax),
         "min.dim": _with_index(op.min, op.argmin),
-        "logsumexp.default": lambda self, dim, keepdim: _reduced(op.logsumexp, self, dim, keepdim),
+        "logsumexp.default": _in_result_dtype(op.logsumexp),
         "cumsum.default": _cumulative(op.cumsum),
         "cumprod.default": _cumulative(op.cumprod),
         "logcumsumexp.default": of_vectors(

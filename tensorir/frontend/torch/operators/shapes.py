@@ -42,7 +42,8 @@ def _transposed(self: Any, dim0: int, dim1: int) -> Any:
 def cat(tensors: Sequence[Any], dim: int) -> Any:
     """Tensors concatenated along an axis."""
     dtype = common_dtype(*tensors)
-    parts = [as_tensor(x, dtype) for x in tensors if not _is_legacy_empty(x)]
+    kept = [x for x in tensors if not _is_legacy_empty(x)] or tensors[:1]
+    parts = [as_tensor(x, dtype) for x in kept]
     return parts[0] if len(parts) == 1 else op.concat(parts, dim)
 
 

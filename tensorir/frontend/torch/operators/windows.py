@@ -8,9 +8,10 @@ from typing import Any, Final
 from tensorir.errors import IRTypeError
 from tensorir.frontend.torch.dtypes import as_list, in_shape, tensor_info
 from tensorir.frontend.torch.table import aten, aten_rows
-from tensorir.nodes.expr import IntImm
+from tensorir.nodes.expr import IntImm, PrimExpr
 from tensorir.relax import op
 from tensorir.relax.struct_info import TensorStructInfo
+from tensorir.topi.extents import is_number
 
 _DATA: Final = {1: "NCW", 2: "NCHW", 3: "NCDHW"}
 _KERNEL: Final = {1: "OIW", 2: "OIHW", 3: "OIDHW"}
@@ -246,23 +247,35 @@ _METHODS: Final = {"nearest": "nearest_neighbor", "linear": "linear", "bicubic":
 def _resize(
     input: Any, result: TensorStructInfo, method: str, align_corners: bool, scales: Any
 ) -> Any:
-    """Return images of the result's size; given scale factors set the sampling positions."""
+    """Return images of the result's size; given scale factors set the sampling positions.
+
+    With aligned corners the sizes set them, and for the nearest element along an axis of the same
+    or of twice the size.
+    """
     axes = list(range(2, result.ndim))
     if method == "nearest":
         where, rounding = "asymmetric", "floor"
     else:
         where, rounding = "align_corners" if align_corners else "half_pixel", "round"
-    factors = [s for s in scales or [] if s is not None]
+    factors = [] if align_corners else [float(s) for s in scales or [] if s is not None]
+    if method == "nearest":
+        lengths = ((x.shape or ())[2:] for x in (tensor_info(input), result))
+        factors = [_nearest_factor(*x) for x in zip(*lengths, factors, strict=False)]
     return op.image.resize(
         input,
         (result.shape or ())[2:],
         axes,
-        scales=[float(s) for s in factors] if len(factors) == len(axes) else None,
+        scales=factors if len(factors) == len(axes) else None,
         method=_METHODS[method],
         coordinate_transformation_mode=where,
         rounding_method=rounding,
         cubic_alpha=-0.75,
     )
+
+
+def _nearest_factor(before: PrimExpr, after: PrimExpr, factor: float) -> float:
+    """Return the ratio of two lengths if it is 1 or 2, else the given factor."""
+    return next((k for k in (1.0, 2.0) if is_number(after - before * int(k), 0)), factor)
 
 
 def _factors(scales: dict[str, Any]) -> list[Any]:
