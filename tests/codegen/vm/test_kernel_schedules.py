@@ -68,7 +68,7 @@ class Notes:
         self.asked: list[str] = []
 
     def schedules_of(
-        self, functions: Mapping[str, PrimFunc], target: codegen.Target
+        self, functions: Mapping[str, PrimFunc], target: codegen.Target, weight_bytes: int = 0
     ) -> dict[str, PrimFunc]:
         assert target == TARGET
         self.asked += functions

@@ -130,7 +130,7 @@ def test_records_are_validated_by_measuring_them_again(tmp_path: Path) -> None:
         database.commit_tuning_record(record)
     wrong = database.records()[1]
     object.__setattr__(wrong, "schedule", lambda: Schedule(IRModule({"main": programs.adds_two})))
-    findings = database.validate(runner=runner, factor=1e6)
+    findings = database.validate(runner=runner, factor=1e5)
     runner.close()
     assert [(finding.number, finding.kind) for finding in findings] == [(1, "run"), (2, "time")]
     assert "is wrong in 4 of 4 elements" in findings[0].text
