@@ -13,8 +13,8 @@ import search as ms
 from schedule import Schedule
 from tensorir.function import IRModule, PrimFunc
 
-PAUSE = 0.003
-"""Seconds before a measurement: a process that has waited is seldom interrupted soon."""
+PAUSE = 0.1
+"""Seconds before a measurement: threads of the side before it may spin for a while."""
 
 
 @dataclass

@@ -35,7 +35,7 @@ class Footprints:
     entries: Array
     """The number of times that the data in each level are replaced [levels, programs]."""
     weights: list[ColdWeight]
-    """The weights that the nest loads."""
+    """The weights that the nest loads, if they are in no cache when it begins."""
 
 
 @dataclass(slots=True)
@@ -114,7 +114,7 @@ def footprints(nest: Nest, how: Execution, machine: Machine) -> Footprints:
         [
             _cold_weight(touched[k, :, 0], kept[k, CACHES], still[k], loops, nest, how)
             for k in range(1, len(found))
-            if nest.free[k]
+            if machine.weights_are_cold and nest.free[k]
         ],
     )
 

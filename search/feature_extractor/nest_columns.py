@@ -239,7 +239,7 @@ def _columns(nest: Nest, how: Execution, machine: Machine, fork_cycles: float) -
     fetch = _overlapped_time(lines, pages)
     busy = how.parallel / np.ceil(how.parallel / machine.cores)
     time = _overlapped_time(compute, fetch)
-    for weight in touched.weights if machine.weights_are_cold else ():
+    for weight in touched.weights:
         time = time + _first_loads(weight, compute, busy, machine)
     values = (
         _log(elements),
