@@ -53,7 +53,7 @@ def peaks(path: str, small: str, folder: str) -> dict[str, float]:
     """Return the peaks of the stages of a model, beyond the memory at the start, in its weights.
 
     A small model is built before, so that code and tables are loaded already. The schedules of the other
-    one are searched meanwhile, which takes some megabytes.
+    one are searched meanwhile, which takes some megabytes; a second copy would be 1 more.
     """
     target, library = "llvm -num-cores=1", str(Path(folder) / "model.so")
     codegen.vm_build(frontend.from_onnx(small), target).export_library(library)
@@ -82,4 +82,4 @@ def test_weights_that_are_scaled_transposed_and_packed_are_in_memory_once(tmp_pa
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         found = pool.apply(peaks, (str(path), str(small), str(tmp_path)))
     assert list(found) == ["read", "build", "export", "load"]
-    assert max(found.values()) < 1.5, found
+    assert max(found.values()) < 1.8, found
