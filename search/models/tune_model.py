@@ -131,7 +131,7 @@ def tune_model(
     )
     tasks = _worth_tuning(found, op_names)
     overrides = TaskOverrides(input_data, initial_schedules, constraint, objective, special_space)
-    overrides.names_among([task.task_name for task in tasks])
+    named = overrides.names_among([task.task_name for task in tasks])
     if max_trials_global is not None and max_trials_global < len(tasks):
         raise ArgumentError(
             f"max_trials_global is {max_trials_global}, and the model has {len(tasks)} kernels to "
@@ -145,7 +145,8 @@ def tune_model(
         programs = {task.task_name: task.mod for task in tasks if task.task_name not in own_spaces}
         defaults = default_schedules_of(programs, tasks[0].target, cold)
         if config.max_seconds is not None and tasks[0].target.gpu is None:
-            tasks = _within_time(tasks, defaults, config.max_seconds)
+            timed = {name: made for name, made in defaults.items() if name not in named}
+            tasks = _within_time(tasks, timed, config.max_seconds)
     with contextlib.ExitStack() as stack:
         database = config.database
         if work_dir is None:
