@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
 from typing import TYPE_CHECKING, Any
 
 from search.errors import TuningError
@@ -24,11 +23,6 @@ class ArgInfo:
     def __init__(self, dtype: str, shape: Sequence[int]) -> None:
         self.dtype = DataType(dtype)
         self.shape = tuple(int(extent) for extent in shape)
-
-    @property
-    def nbytes(self) -> int:
-        """The bytes of the elements."""
-        return prod(self.shape) * self.dtype.nbytes
 
     def as_json(self) -> list[Any]:
         """Return `["TENSOR", dtype, [extents]]`."""

@@ -19,9 +19,9 @@ _NOTHING: Final = Span(0, 0, False, "")
 
 
 def overlap(spans: Sequence[Span]) -> str | None:
-    """Return the names of two arguments that share memory, one of which is written, for messages.
+    """Return a text with the names of two arguments that share memory, one of which is written.
 
-    None if there are none.
+    Return None if there are no such arguments.
     """
     longest = longest_written = _NOTHING
     for span in sorted(span for span in spans if span.start < span.end):

@@ -72,7 +72,7 @@ class GpuLimits:
     tensor_core_dtypes: frozenset[str] = frozenset()
     """The dtypes of the factors that `wmma` multiplies, by NVIDIA's names; empty without."""
     mma_dtypes: frozenset[str] = frozenset()
-    """Those that `mma.sync` multiplies in tiles of the size that intrinsics have."""
+    """The dtypes of the factors that `mma.sync` multiplies in tiles of 16 x 16 sums."""
     max_vector_bytes: int = 16
     """The widest load or store of a thread."""
     shuffled_lanes: int = 1

@@ -273,17 +273,12 @@ def imported_xgboost() -> Any:
 
     Raises TuningError if it is not installed, or misses a library of the system.
     """
-    check_xgboost()
+    if importlib.util.find_spec("xgboost") is None:
+        raise TuningError(_without_xgboost("it is not installed"))
     try:
         return importlib.import_module("xgboost")
     except (ImportError, OSError, ValueError) as error:  # ValueError: XGBoost's own, for a library
         raise TuningError(_without_xgboost(str(error).strip().partition("\n")[0])) from error
-
-
-def check_xgboost() -> None:
-    """Raise TuningError if XGBoost is not installed, without importing it."""
-    if importlib.util.find_spec("xgboost") is None:
-        raise TuningError(_without_xgboost("it is not installed"))
 
 
 def _without_xgboost(reason: str) -> str:

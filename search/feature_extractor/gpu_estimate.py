@@ -151,8 +151,8 @@ class ThreadBlocks:
     def cycles(self, work: Work, gpu: GpuLimits) -> float:
         """Return the cycles of a kernel whose blocks do some work each.
 
-        There are `UNFIT` or more if a block needs more than a GPU has; of two that do, the one that
-        is farther from fitting has more.
+        The result is `UNFIT` or more if a block needs more than a GPU has. Of two kernels that do
+        not fit, the one that is farther from fitting has more cycles.
         """
         registers = self.local + OWN_REGISTERS
         low, high = self.allowed

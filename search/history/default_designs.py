@@ -48,8 +48,8 @@ runs in a fraction of a millisecond. A program with `_NODES` nodes gets half of 
 its instructions are twice as slow.
 """
 _MUCH_SLOWER: Final = 0.3
-"""The score by which a schedule may be worse than the one that it is like, before the program is
-searched itself; a score is about the log of the speed."""
+"""The difference of scores, which are about logs of speeds. A program is searched itself if the
+schedule that it would get from another program has a score that is lower by more than this."""
 
 logger = logging.getLogger("tensorir.search")
 

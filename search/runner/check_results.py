@@ -64,14 +64,14 @@ class Expected:
             return Expected(values, np.full(1, step))
         with np.errstate(invalid="ignore", over="ignore"):
             other = second if is_exact else as_numbers(second, dtype)
-            changed: NDArray[Any] = np.ones(values.shape, bool)
-            if before is not None and not np.array_equal(values, as_numbers(before, dtype)):
-                changed = values != as_numbers(before, dtype)
+            changed = np.ones(values.shape, bool)
+            if before is not None and (differing := values != as_numbers(before, dtype)).any():
+                changed = differing
             change = np.nan_to_num(np.abs(other - values), nan=0.0, posinf=0.0)
             if is_exact:
                 values = np.where(np.isfinite(values), other, values).astype(values.dtype)
             size = np.maximum(np.abs(values), _mean_magnitude(values[changed]))
-            # A difference of 0 is often one that a maximum or minimum hides.
+            # A maximum or a minimum often hides a difference, which is 0 then.
             differs = changed & (change > 0) & (size > 0)
             relative = change[differs] / size[differs]
             usual = float(np.quantile(relative, _USUAL_SHARE)) if relative.size else 0.0

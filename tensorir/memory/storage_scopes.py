@@ -1,4 +1,4 @@
-"""Where a pointer points to, by its storage scope: memory of a device, a block, or a thread."""
+"""The memory behind a pointer, by its storage scope: that of a device, a block, or a thread."""
 
 from __future__ import annotations
 
